@@ -5,7 +5,7 @@ Each function of Core is the body of one call. It returns when the result is in 
 (layout, alignment, overlap) are repaired by a local copy. All other choices follow from arguments that torch requires to
 be equal on all ranks.
 """
-from ctypes import addressof, byref, c_size_t, sizeof
+from ctypes import addressof, c_size_t, sizeof
 
 import torch
 from torch.distributed import ReduceOp
@@ -99,19 +99,15 @@ class Reduction:
         return self.type not in REAL or self.op not in (_lib.AND, _lib.OR, _lib.XOR)
 
 
-OP_SUM, OP_AVG = ReduceOp.SUM, ReduceOp.AVG
-_of_sum, _of_avg = {}, {}  # by type
+_made = {hash(getattr(ReduceOp, name)): {} for name in NAMES[:-1]}  # by operator, whose hash is its number, and type
 
 
 def reduction_of(op, dtype):
-    """The Reduction, made once for the common operators."""
-    table = _of_sum if op == OP_SUM else _of_avg if op == OP_AVG else None
-    if table is None:
-        return Reduction(op, dtype)
-    made = table.get(dtype)
-    if made is None:
-        made = table[dtype] = Reduction(op, dtype)
-    return made
+    """The Reduction, made once for operators without a factor."""
+    try:
+        return _made[hash(op)][dtype]
+    except KeyError:
+        return _made.get(hash(op), {}).setdefault(dtype, Reduction(op, dtype))
 
 
 class Core:
@@ -123,7 +119,8 @@ class Core:
         self.me = lease.pes.index(self.world.pe)
         self._coll_on_host = lease.world.lib.shmemx_coll_on_host
         self._args = Coll(team=lease.team, scale=1.0)  # one call at a time
-        self._args_pointer, self._write, self._team = byref(self._args), _lib.COLL_HEAD.pack_into, self._args.team or 0
+        self._args_address, self._team = addressof(self._args), self._args.team or 0
+        self._write = _lib.COLL_HEAD.pack_into
         self._lists = (c_size_t * (4 * self.n))()  # what _blocks points to, one behind the other
         start, step = addressof(self._lists), self.n * sizeof(c_size_t)
         self._blocks = HostBlocks(start, start + step, start + 2 * step, start + 3 * step)
@@ -133,11 +130,17 @@ class Core:
         if self.world.broken is not None:
             self.world.check_usable()
         self._write(self._args, 0, kind, self._team, dest, source, nelems, type, op, root)
-        status = self._coll_on_host(self._args_pointer)
-        if status != 0:
+        status = self._coll_on_host(self._args_address)
+        if status:
             self.world.check_call(status)
 
     new = staticmethod(new_like)  # memory for copies
+
+    def _plain(self, tensor):
+        """plain(), without the alignment, which the library does not need on the host."""
+        if tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj():
+            return tensor.detach() if tensor.requires_grad else tensor
+        return plain(tensor, self.new)
 
     def settle(self):
         """The results of call() are there for torch's operations."""
@@ -157,7 +160,7 @@ class Core:
 
     def _source(self, reduction, tensor):
         """What is reduced: factors may differ between ranks, so each multiplies its own values."""
-        values = plain(tensor, self.new)
+        values = self._plain(tensor)
         return values if reduction.factor is None else self.keep((values * reduction.factor).to(values.dtype))
 
     def _finish(self, reduction, values):
@@ -169,9 +172,12 @@ class Core:
 
     def broadcast(self, tensor, root):
         values = plain(tensor, self.new)
-        self.call(_lib.BROADCAST, values.data_ptr(), values.data_ptr(), bytes_of(values), root=root)
+        self._broadcast(values, root)
         if self.me != root:  # which only reads, so its tensor may be an expanded one
             self.put_back(tensor, values)
+
+    def _broadcast(self, values, root):
+        self.call(_lib.BROADCAST, values.data_ptr(), values.data_ptr(), bytes_of(values), root=root)
 
     def exchange(self, outputs, tensors):
         """tensors[m] goes to outputs[this member] of member m, in one call without a copy in between. Lists of plain
@@ -198,7 +204,7 @@ class Core:
     def all_gather_single(self, output, tensor):
         values, result = plain(tensor, self.new), plain_dest(output, self.new)
         own = result.data_ptr() + self.me * bytes_of(values)
-        if overlap(values, result) and values.data_ptr() != own:
+        if values.data_ptr() != own and overlap(values, result):
             values = self._copy(values)
         self._gathered(result, values)
         self.put_back(output, result)
@@ -248,7 +254,8 @@ class Core:
 
     def _reduced(self, values, reduction):
         """values, which no one else sees, become their reduction over the members."""
-        self.call(_lib.ALLREDUCE, values.data_ptr(), values.data_ptr(), values.numel(), reduction.type, reduction.op)
+        address = values.data_ptr()
+        self.call(_lib.ALLREDUCE, address, address, values.numel(), reduction.type, reduction.op)
         if reduction.divides:
             self._finish(reduction, values)
 
@@ -258,10 +265,7 @@ class Core:
         if values is not tensor:
             self.put_back(tensor, values)
 
-    def reduce(self, tensor, reduction, root):
-        self._reduce_to(tensor, tensor, reduction, root)
-
-    def _reduce_to(self, output, tensor, reduction, root):
+    def reduce(self, output, tensor, reduction, root):
         """The root's output, which may be its tensor, becomes the reduction of all members' tensors."""
         values = self._source(reduction, tensor)
         if self.me != root:
@@ -277,7 +281,7 @@ class Core:
     def reduce_scatter_single(self, output, tensor, reduction):
         values, result = self._source(reduction, tensor), plain_dest(output, self.new)
         own = values.data_ptr() + self.me * bytes_of(result)
-        if overlap(values, result) and result.data_ptr() != own:
+        if result.data_ptr() != own and overlap(values, result):
             values = self._copy(values)
         self._scattered(result, values, reduction)
         self._finish(reduction, result)
@@ -295,7 +299,7 @@ class Core:
             return
         values = [apart(plain(tensor, self.new), [output], self.new) for tensor in tensors]
         for member, tensor in enumerate(values):
-            self._reduce_to(output, tensor, reduction, member)
+            self.reduce(output, tensor, reduction, member)
 
     def barrier(self):
         self.call(_lib.SYNC)

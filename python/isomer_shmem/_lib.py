@@ -81,7 +81,7 @@ STRUCTS = {"shmemx_uniqueid_t": UniqueId, "shmemx_init_attr_t": InitAttr, "shmem
            "shmemx_host_blocks_t": HostBlocks, "shmemx_device_error_t": DeviceError,
            "shmemx_address_info_t": AddressInfo}
 
-# name: (result, arguments)
+# name: (result, arguments). A shmemx_coll_t goes by its address, which ctypes passes on faster than a pointer.
 CALLS = {
     "shmemx_get_uniqueid": (c_int, [POINTER(UniqueId)]),
     "shmemx_init_attr": (c_int, [POINTER(InitAttr)]),
@@ -94,12 +94,12 @@ CALLS = {
     "shmemx_status": (c_int, [c_void_p, c_int, POINTER(DeviceError)]),
     "shmemx_team_create": (c_int, [POINTER(c_int), c_int, c_uint64, POINTER(c_void_p)]),
     "shmem_team_destroy": (None, [c_void_p]),
-    "shmemx_coll_on_host": (c_int, [POINTER(Coll)]),
+    "shmemx_coll_on_host": (c_int, [c_void_p]),
     "shmemx_info_text": (c_size_t, [c_char_p, c_size_t]),
     "shmemx_team_set_timeout": (c_int, [c_void_p, c_double]),
     "shmemx_device_error": (c_int, [POINTER(DeviceError)]),
     "shmemx_address_info": (c_int, [c_void_p, POINTER(AddressInfo)]),
-    "shmemx_coll_on_stream": (c_int, [POINTER(Coll), c_void_p]),
+    "shmemx_coll_on_stream": (c_int, [c_void_p, c_void_p]),
     "shmemx_slot_prepare": (c_int, [c_void_p, c_int, c_int]),
     "shmemx_send_on_stream": (c_int, [c_void_p, c_void_p, c_size_t, c_int, c_int, c_void_p]),
     "shmemx_recv_on_stream": (c_int, [c_void_p, c_void_p, c_size_t, c_int, c_int, c_void_p]),

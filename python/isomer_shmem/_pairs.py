@@ -11,7 +11,6 @@ receive from any source looks where something has been sent.
 import hashlib
 import threading
 import time
-import weakref
 from ctypes import CDLL, byref, c_int, c_uint64, c_void_p, memmove
 
 from . import _lib
@@ -180,10 +179,10 @@ class Pair:
 
 
 class PointToPoint:
-    """The sends and receives of one group, which has this object: a strong reference back would keep both."""
+    """The sends and receives of one group."""
 
-    def __init__(self, lease, group):
-        self._pairs, self._world, self._group = lease.pairs, lease.world, weakref.ref(group)
+    def __init__(self, lease, limit):
+        self._pairs, self._world, self._limit = lease.pairs, lease.world, limit
         self._sequences = {}  # by channel; by tag for receives from any source
         self._taken = {}  # by channel: messages that a receive has been called for
         self._lock = threading.Lock()
@@ -192,23 +191,24 @@ class PointToPoint:
         """The same on all members."""
         return self._pairs.is_near and 0 <= tag < TAGS
 
-    def send(self, tensor, peer, tag):
-        def body():
+    def message(self, name, tensor, peer, tag):
+        """"send" or "recv"."""
+        with self._lock:
+            if name == "send":
+                return self._send(tensor, (self._pairs.me, peer, tag))
+            return self._receive(tensor, (peer, self._pairs.me, tag))
+
+    def _send(self, tensor, channel):
+        def body(_):
             self._pairs.begin(channel).send(plain(tensor))
 
         def is_ready():
             made = self._pairs.channels.get(channel)
             return made is not None and made.has_room(tensor.nbytes)
-        channel = self._pairs.me, peer, tag
-        with self._lock:
-            return self._run("send", channel, body, tensor, is_ready)
-
-    def receive(self, tensor, peer, tag):
-        with self._lock:
-            return self._receive(tensor, (peer, self._pairs.me, tag))
+        return self._run("send", channel, body, tensor, is_ready)
 
     def _receive(self, tensor, channel):
-        def body():
+        def body(_):
             result = plain_dest(tensor)
             self._pairs.begin(channel).receive(result)
             copy_into(tensor, result)
@@ -220,7 +220,7 @@ class PointToPoint:
         return self._run("recv", channel, body, tensor, is_ready)
 
     def receive_from_any(self, tensor, tag):
-        def body():
+        def body(_):
             work = wait(self._world, lambda: self._receive_what_has_come(tensor, tag, sources))
             work.wait()
         sources = []
@@ -248,9 +248,9 @@ class PointToPoint:
             ranks = "any"
             if not isinstance(key, int):
                 ranks = self._world.names([self._pairs.pes[member] for member in key[:2]])
-            sequence = self._sequences[key] = Sequence(ranks, self._world.abort_here)
+            sequence = self._sequences[key] = Sequence(ranks, self._world.abort_here, self._limit)
         patience = PATIENCE_SECONDS if is_ready is not None and tensor.nbytes <= SHORT_BYTES else 0.0
-        return sequence.run(name, body, [tensor], self._group().timeout_seconds(), True, is_ready, patience)
+        return sequence.run(name, body, [tensor], None, True, is_ready, patience)
 
     def after_fork(self):
         """In a child, whose parent's other threads may have been in a call."""

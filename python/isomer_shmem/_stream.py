@@ -153,7 +153,7 @@ class StreamCore(Core):
             self.world.check_usable()
         self._write(self._args, 0, kind, self._team, dest, source, nelems, type, op, root)
         self._args.slot = self.slot_of(kind)
-        status = self._coll_on_stream(self._args_pointer, self._streams.handle(self._streams.current()))
+        status = self._coll_on_stream(self._args_address, self._streams.handle(self._streams.current()))
         if status != 0:
             self.world.check_call(status)
 
@@ -164,6 +164,9 @@ class StreamCore(Core):
         """A buffer that is reachable by peers where the tensor is: all members must agree in that."""
         shape = tensor.shape if shape is None else shape
         return self._take(tensor, shape) if self.is_reachable(tensor) else self.keep(new_like(tensor, shape))
+
+    def _plain(self, tensor):
+        return plain(tensor, self.new)
 
     def is_reachable(self, tensor):
         info = _lib.AddressInfo()
@@ -194,21 +197,18 @@ class StreamCore(Core):
         columns, step = tensor.numel() // rows, max(1, most // (rows * tensor.element_size()))
         return [(at, min(at + step, columns)) for at in range(0, columns, step)]
 
-    def broadcast(self, tensor, root):
-        values = plain(tensor, self.new)
+    def _broadcast(self, values, root):
         if self._way(values) == AS_IT_IS:
-            super().broadcast(tensor, root)
+            super()._broadcast(values, root)
             return
         for first, end in self._pieces(values, 1):
             part = part_of(values, first, end)
             buffer = self._stage(_lib.BROADCAST, part)
             if self.me == root:
                 buffer.copy_(part)
-            self.call(_lib.BROADCAST, buffer.data_ptr(), buffer.data_ptr(), bytes_of(buffer), root=root)
+            super()._broadcast(buffer, root)
             if self.me != root:
                 self.put_back(part, buffer)
-        if self.me != root:
-            self.put_back(tensor, values)
 
     def _reduced(self, values, reduction):
         way = self._way(values, ENGINE_REDUCE_BYTES if reduction.is_of_floats() else math.inf)
@@ -391,54 +391,53 @@ class StreamWork(IsomerWork):
 
 
 class Queue:
-    """What enqueues the calls of one group on the device. `seconds` is a function: the group's time limit."""
+    """What enqueues the calls of one group on the device."""
 
-    def __init__(self, group, streams, one_slot, seconds):
+    def __init__(self, group, streams, one_slot, limit):
         lease = group.lease
-        self.world, self.streams, self._seconds = lease.world, streams, seconds
+        self.world, self.streams, self._limit = lease.world, streams, limit
         self._group = lease.world.names(lease.pes)
         self.core = StreamCore(group, streams, one_slot)
         self._team, self._lock = lease.team, threading.RLock()
-        self._own, self._channels = None, {}  # streams: of the group; by (peer, whether it sends)
-        self._under_way, self._is_closed, self._limit = None, False, None
+        self._own, self._channels = None, {}  # streams: of the group; by (peer, direction)
+        self._under_way, self._is_closed, self._seconds = None, False, None
         self.set_limit()
         watch.add(self)
 
     def set_limit(self):
         """Waits of this team's kernels are reported after the group's time; the watch looks for the reports."""
-        self._limit = self.world.limits[id(self)] = self._seconds()
-        self.world.lib.shmemx_team_set_timeout(self._team, self._limit)
+        self._seconds = self.world.limits[id(self)] = self._limit.seconds
+        self.world.lib.shmemx_team_set_timeout(self._team, self._seconds)
 
-    def run(self, name, body, tensors, outputs, seconds, is_async):
-        """body(core) enqueues the call and what belongs to it in the current stream."""
+    def run(self, name, body, outputs, options, is_async, inputs=()):
+        """body(core) enqueues the call and what belongs to it in the current stream. The work of an asynchronous one."""
         if not is_async:
-            stream = self.streams.current()
-            self._enqueue(name, body, seconds)
-            return StreamWork(name, outputs, self, stream)
-        used = tensors if outputs is tensors else [*tensors, *outputs]
-        return self.run_beside(self._own_stream(), name, body, used, outputs, seconds)
+            self._enqueue(name, body, options)
+            return None
+        used = inputs if outputs is inputs else [*inputs, *outputs]
+        return self.run_beside(self._own_stream(), name, body, used, outputs, options)
 
     def _own_stream(self):
         if self._own is None:
             self._own = self.streams.new()
         return self._own
 
-    def run_beside(self, stream, name, body, tensors, outputs, seconds):
+    def run_beside(self, stream, name, body, tensors, outputs, options=None):
         """The same in another stream than the caller's, which waits for what is in the caller's now."""
         streams = self.streams
         stream.wait_event(streams.event(streams.current()))
         with streams.use(stream):
-            self._enqueue(name, body, seconds)
+            self._enqueue(name, body, options)
             event = streams.event(stream)
         for tensor in tensors:
             streams.keep(tensor, stream)
         return StreamWork(name, outputs, self, stream, event)
 
-    def _enqueue(self, name, body, seconds):
+    def _enqueue(self, name, body, options):
         with self._lock:
             if self._is_closed:
                 raise dist.DistBackendError(f"isomer: {name}: the process group has been destroyed")
-            self._under_way = name, time.monotonic(), seconds  # the first call of a slot waits for the other members
+            self._under_way = name, time.monotonic(), options  # the first call of a slot waits for the other members
             try:
                 self.world.check_usable()
                 body(self.core)
@@ -455,58 +454,51 @@ class Queue:
                 self.world.check(self.world.lib.shmemx_slot_prepare(self._team, slot, 0))
             core.call(_lib.SYNC)
         self._own_stream()
-        self._enqueue("prepare", body, self._seconds())
+        self._enqueue("prepare", body, None)
 
     # ---- messages ----
 
-    def send(self, tensor, peer, tag):
+    def message(self, name, tensor, peer, tag):
+        """"send" or "recv"."""
         def body(core):
-            values = plain(tensor, core.new)
-            self._message(lib.shmemx_send_on_stream, values, peer, tag)
-        lib = self.world.lib
-        return self.run_beside(self._channel(peer, True), "send", body, [tensor], [tensor], self._seconds())
+            end = self._message(core, name, tensor, peer, tag)
+            if name == "recv":
+                core.put_back(tensor, end)
+        return self.run_beside(self._channel(peer, name), name, body, [tensor], [tensor])
 
-    def receive(self, tensor, peer, tag):
-        def body(core):
-            result = plain_dest(tensor, core.new)
-            self._message(lib.shmemx_recv_on_stream, result, peer, tag)
-            core.put_back(tensor, result)
+    def _message(self, core, name, tensor, peer, tag):
+        """Enqueues it: the tensor or its copy, which lives until the call is enqueued."""
         lib = self.world.lib
-        return self.run_beside(self._channel(peer, False), "recv", body, [tensor], [tensor], self._seconds())
-
-    def _message(self, call, tensor, peer, tag):
+        call, end = ((lib.shmemx_send_on_stream, plain(tensor, core.new)) if name == "send" else
+                     (lib.shmemx_recv_on_stream, plain_dest(tensor, core.new)))
         self.world.check_usable()
         stream = self.streams.handle(self.streams.current())
-        self.world.check_call(call(self._team, tensor.data_ptr(), tensor.nbytes, peer, tag, stream))
+        self.world.check_call(call(self._team, end.data_ptr(), end.nbytes, peer, tag, stream))
+        return end
 
-    def _channel(self, peer, sends):
+    def _channel(self, peer, name):
         """A stream of its own for each peer and direction, so that a send waits for no other message."""
         with self._lock:
-            if (peer, sends) not in self._channels:
-                self._channels[peer, sends] = self.streams.new()
-            return self._channels[peer, sends]
+            if (peer, name) not in self._channels:
+                self._channels[peer, name] = self.streams.new()
+            return self._channels[peer, name]
 
     def batch(self, messages):
         """Messages ("send" or "recv", tensor, peer, tag) by one kernel, in any order: one Work for all of them."""
         def body(core):
-            lib, results, sent = self.world.lib, [], []
+            lib, ends = self.world.lib, []
             self.world.check_call(lib.shmemx_coll_group_begin())
             try:
-                for name, tensor, peer, tag in messages:
-                    if name == "send":
-                        sent.append(plain(tensor, core.new))  # a copy lives until the call is enqueued
-                        self._message(lib.shmemx_send_on_stream, sent[-1], peer, tag)
-                    else:
-                        results.append((tensor, plain_dest(tensor, core.new)))
-                        self._message(lib.shmemx_recv_on_stream, results[-1][1], peer, tag)
+                for message in messages:
+                    ends.append(self._message(core, *message))
             finally:
                 status = lib.shmemx_coll_group_end()
             self.world.check_call(status)
-            for tensor, result in results:
-                core.put_back(tensor, result)
-        tensors = [message[1] for message in messages]
-        return self.run("messages", body, tensors, [message[1] for message in messages if message[0] == "recv"],
-                        self._seconds(), True)
+            for (name, tensor, _, _), end in zip(messages, ends):
+                if name == "recv":
+                    core.put_back(tensor, end)
+        return self.run("messages", body, [message[1] for message in messages if message[0] == "recv"], None, True,
+                        [message[1] for message in messages])
 
     # ---- errors and the end ----
 
@@ -525,9 +517,9 @@ class Queue:
     def check_time(self):
         """By the watch: a call that waits for other members on the host, or in a kernel, for too long."""
         call = self._under_way
-        if call is not None and time.monotonic() > call[1] + call[2]:
-            self.world.abort_here(f"{call[0]} of group {self._group} has passed its timeout of {call[2]:g} s")
-        if self._limit != self._seconds():
+        if call is not None and time.monotonic() > call[1] + (seconds := self._limit.of(call[2])):
+            self.world.abort_here(f"{call[0]} of group {self._group} has passed its timeout of {seconds:g} s")
+        if self._seconds != self._limit.seconds:
             self.set_limit()
         self.world.look_at_waits()
 

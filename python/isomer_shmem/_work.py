@@ -9,10 +9,13 @@ import collections
 import os
 import threading
 import time
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch.distributed import _Work
+
+NO_TIME = timedelta(0)
 
 
 def not_compiled(cls):
@@ -137,6 +140,18 @@ class AllWork(IsomerWork):
         return torch.futures.collect_all([work.get_future() for work in self._works])
 
 
+class Limit:
+    """How long the calls of a group may take. Looked up when the watch asks: torch takes 0.5 us to say it."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def of(self, options):
+        """Of one call. torch writes "as the group has it" as a negative or missing time."""
+        timeout = getattr(options, "timeout", None)
+        return self.seconds if timeout is None or timeout <= NO_TIME else timeout.total_seconds()
+
+
 class Watch:
     """One thread per process that looks for calls that last longer than their limit."""
 
@@ -171,57 +186,60 @@ watch = Watch()
 
 
 class Sequence:
-    """The calls of one group. `abort(sentence)` must end a call that is under way."""
+    """The calls of one group: body(core) in its turn. `abort(sentence)` must end a call that is under way."""
 
-    def __init__(self, group, abort):
-        self._group, self._abort = group, abort
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
-        self._queue = collections.deque()
-        self._is_busy, self._is_closed, self._thread = False, False, None
-        self._under_way = None  # (name, when it began, its limit in seconds)
-        self._work = None  # of the call under way, where a thread waits for it
+    def __init__(self, group, abort, limit, core=None):
+        self._group, self._abort, self._limit, self._core = group, abort, limit, core
+        self._is_closed, self._thread = False, None
+        self._begin()
         watch.add(self)
 
-    def run(self, name, body, outputs, seconds, is_async, is_ready=None, patience=0.0):
-        """Runs body() in its turn. Returns the work; an error of body() is in the work. An asynchronous call runs here,
-        too, when is_ready() says that body() waits for no other member. The group's thread leaves a call for `patience`
-        seconds to the one who waits for it."""
+    def _begin(self):
+        self._turn = threading.Lock()  # the call that runs has it
+        self._changed = threading.Condition()  # of the queue, and of the turn where calls are in the queue
+        self._queue = collections.deque()
+        self._under_way = None  # (name, when it began, its options)
+        self._work = None  # of the call under way, where a thread waits for it
+
+    def run(self, name, body, outputs, options, is_async, is_ready=None, patience=0.0):
+        """A synchronous call has ended on return, with None or its error. Else returns the work, which has the error.
+        An asynchronous call runs here, too, when is_ready() says that body() waits for no other member. The group's
+        thread leaves a call for `patience` seconds to the one who waits for it."""
+        if not is_async and self._turn.acquire(False):
+            if not self._queue and not self._is_closed:
+                error = self._execute(name, body, options)
+                if error is not None:
+                    raise error
+                return None
+            self._give_turn()
         work = IsomerWork(name, outputs)
-        with self._lock:
+        with self._changed:
             if self._is_closed:
                 raise dist.DistBackendError(f"isomer: {name}: the process group has been destroyed")
-            here = not self._is_busy and not self._queue and (not is_async or (is_ready is not None and is_ready()))
-            if here:
-                self._is_busy = True
-            else:
-                self._put((name, body, work, seconds, time.monotonic() + patience if patience else 0.0))
+            here = not self._queue and is_ready is not None and is_ready() and self._turn.acquire(False)
+            if not here:
+                self._put((name, body, work, options, time.monotonic() + patience if patience else 0.0))
         if here:
-            work._error = self._execute(name, body, seconds)
+            work._error = self._execute(name, body, options)
             work._finished = True  # nobody else has it yet
-        return work
+        if is_async:
+            return work
+        work.wait()
+        return None
 
-    def do(self, name, body, seconds):
-        """The same for a synchronous call that needs no work: returns when it has ended, and raises its error."""
-        with self._lock:
-            here = not self._is_busy and not self._queue and not self._is_closed
-            if here:
-                self._is_busy = True
-        if not here:
-            self.run(name, body, [], seconds, False).wait()
-            return
-        error = self._execute(name, body, seconds)
-        if error is not None:
-            raise error
+    def _give_turn(self):
+        self._turn.release()
+        if self._queue or self._is_closed:  # who comes to the queue later than this look wakes the thread itself
+            with self._changed:
+                self._changed.notify_all()
 
     def help(self, work):
         """Runs the call of `work` in the thread that waits for it, when it is the next one."""
-        with self._lock:
-            if self._is_busy or not self._queue or self._queue[0][2] is not work:
+        with self._changed:
+            if not self._queue or self._queue[0][2] is not work or not self._turn.acquire(False):
                 return
-            name, body, self._work, seconds, _ = self._queue.popleft()
-            self._is_busy = True
-        work.finish(self._execute(name, body, seconds))
+            name, body, self._work, options, _ = self._queue.popleft()
+        work.finish(self._execute(name, body, options))
 
     def _put(self, item):
         item[2]._sequence = self
@@ -231,27 +249,32 @@ class Sequence:
             self._thread.start()
         self._changed.notify_all()
 
+    def _is_free(self):
+        return not self._turn.locked()
+
     def _serve(self):
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: not self._is_busy and (self._queue or self._is_closed))
+                self._changed.wait_for(lambda: self._is_free() and (self._queue or self._is_closed))
                 if not self._queue:
                     return
                 early = self._queue[0][4] - time.monotonic() if self._queue[0][4] and not self._is_closed else 0.0
                 if early <= 0:
-                    name, body, work, seconds, _ = self._queue.popleft()
-                    self._work, self._is_busy = work, True
+                    if not self._turn.acquire(False):
+                        continue
+                    name, body, work, options, _ = self._queue.popleft()
+                    self._work = work
             if early > 0:
                 time.sleep(early)  # calls that come meanwhile need not wake this thread
                 continue
-            work.finish(self._execute(name, body, seconds))
+            work.finish(self._execute(name, body, options))
             del body, work
 
-    def _execute(self, name, body, seconds):
-        """None, or the error."""
-        self._under_way = name, time.monotonic(), seconds
+    def _execute(self, name, body, options):
+        """None, or the error. This thread has the turn, and gives it."""
+        self._under_way = name, time.monotonic(), options
         try:
-            body()
+            body(self._core)
             return None
         except Exception as caught:  # it belongs to the one who waits
             who, why = f"{name} of group {self._group}", str(caught)
@@ -259,34 +282,29 @@ class Sequence:
             error.__cause__ = caught
             return error
         finally:
-            self._under_way = None
-            with self._lock:
-                self._is_busy, self._work = False, None
-                if self._queue or self._is_closed:
-                    self._changed.notify_all()
+            self._under_way = self._work = None
+            self._give_turn()
 
     def after_fork(self):
         """In a child. The parent's calls end there and not here; new ones meet what forbids them in their bodies."""
         works = [item[2] for item in self._queue] + ([self._work] if self._work is not None else [])
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
-        self._queue.clear()
-        self._is_busy, self._thread, self._under_way, self._work = False, None, None, None
+        self._thread = None
+        self._begin()
         for work in works:
             work.finish(dist.DistBackendError(f"isomer: {work._name} of group {self._group}: {IN_CHILD}"))
 
     def check_time(self):
         """Ends the call that has passed its limit. By the watch."""
         call = self._under_way
-        if call is not None and time.monotonic() > call[1] + call[2]:
-            self._abort(f"{call[0]} of group {self._group} has passed its timeout of {call[2]:g} s")
+        if call is not None and time.monotonic() > call[1] + (seconds := self._limit.of(call[2])):
+            self._abort(f"{call[0]} of group {self._group} has passed its timeout of {seconds:g} s")
 
     def close(self, seconds):
         """Takes no more calls, and waits for those that it has: True when all ended in time."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
-            ended = self._changed.wait_for(lambda: not self._is_busy and not self._queue, seconds)
+            ended = self._changed.wait_for(lambda: self._is_free() and not self._queue, seconds)
         if ended and self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
         if ended:

@@ -12,7 +12,7 @@ import warnings
 import torch.distributed as dist
 
 from . import _lib
-from .pg import group_of
+from .pg import ended, group_of
 
 
 class Installed:
@@ -39,12 +39,9 @@ class Installed:
     def _run(self, outputs, inputs, group, async_op):
         options = dist.distributed_c10d.AllgatherOptions()
         options.asyncOp = async_op
-        work = group_of(group).all_gather_single_coalesced(outputs, inputs, options)
+        work = ended(group_of(group).all_gather_single_coalesced(outputs, inputs, options), async_op)
         self.calls, self.nbytes = self.calls + 1, self.nbytes + sum(output.nbytes for output in outputs)
-        if async_op:
-            return work
-        work.wait()
-        return None
+        return work
 
     def remove(self):
         """Gives DeepSpeed what it had before. Not collective, but on all ranks between the same steps."""

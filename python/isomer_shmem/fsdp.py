@@ -15,7 +15,7 @@ from torch.distributed.fsdp import FSDPModule
 
 from . import _stream
 from .memory import check_device
-from .pg import group_of
+from .pg import ended, group_of
 from .pool import pool_of
 
 try:  # torch 2.9 and later; a private module, so the tests of this file must pass with each new torch
@@ -49,11 +49,7 @@ class _Buffers:
     def _run(self, start, output, tensor, options, async_op, nbytes):
         options.asyncOp = async_op
         self.calls, self.nbytes = self.calls + 1, self.nbytes + nbytes
-        work = start(output, tensor, options)
-        if async_op:
-            return work
-        work.wait()
-        return None
+        return ended(start(output, tensor, options), async_op)
 
 
 class AllGather(_Buffers, _AllGather):

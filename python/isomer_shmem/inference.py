@@ -40,7 +40,7 @@ class AllReduce:
         if self._in_stream:
             self._start_in_stream()
         else:
-            self._group.run_now("AllReduce", lambda: self._group.core().call(_lib.SYNC))
+            self._group.run_now("AllReduce", lambda core: core.call(_lib.SYNC))
 
     def _start_in_stream(self):
         """Makes the slot, the copy's memory and the kernels ready, so that the first call may be in a capture."""
@@ -80,7 +80,7 @@ class AllReduce:
         source, dest = flat(tensor), plain(out)
         if source.data_ptr() != dest.data_ptr() and overlap(source, dest):
             source = source.clone()
-        self._group.run_now("all_reduce", lambda: self._group.core().call(
+        self._group.run_now("all_reduce", lambda core: core.call(
             _lib.ALLREDUCE, dest.data_ptr(), source.data_ptr(), source.numel(), reduction.type, reduction.op))
         if dest.data_ptr() != out.data_ptr():
             out.copy_(dest)
@@ -90,8 +90,7 @@ class AllReduce:
         """The way follows from the size alone, as on all ranks: large tensors are as peers do not reach them, or one is
         the copy. So tensors here may be anywhere; those that peers reach on all ranks go faster by the group."""
         self._queue.streams.check("all_reduce", tensor)
-        self._queue.run("all_reduce", lambda core: self._call(core, tensor, out, reduction), [], [],
-                        self._group.timeout_seconds(), False)
+        self._queue.run("all_reduce", lambda core: self._call(core, tensor, out, reduction), [], None, False)
         return out
 
     def _call(self, core, tensor, out, reduction):

@@ -159,7 +159,7 @@ def empty(*shape, dtype=None, device="cpu", group=None, local=False, for_kernels
         _free_idle(world)
         address = world.check_address(world.lib.shmemx_local_malloc(nbytes, kind))
     else:
-        address = mine.run_now("empty", lambda: world.check_address(
+        address = mine.run_now("empty", lambda _: world.check_address(
             world.lib.shmemx_team_malloc(mine.lease.team, nbytes, kind)))
     flat, memory = tensor_of(world, address, nbytes, dtype, kind)
     _blocks[address] = Block(world, None if local else mine, address, nbytes, kind)
@@ -225,7 +225,7 @@ def free(*tensors):
         mine, lib = block.group, block.world.lib
         if _is_on_stream(block):
             streams_of(block.world).synchronize()
-        mine.run_now("free", lambda: block.world.check(lib.shmemx_team_free(mine.lease.team, block.address)))
+        mine.run_now("free", lambda _: block.world.check(lib.shmemx_team_free(mine.lease.team, block.address)))
         _blocks.pop(block.address)
         block.world.symmetric.pop(block.address, None)
 
@@ -461,7 +461,7 @@ def barrier(group=None, device=None):
         world.check_usable()
         world.check(world.lib.shmemx_barrier_on_stream(mine.lease.team, _current(world)))
     else:
-        mine.run_now("barrier", lambda: mine.core().call(_lib.BARRIER))
+        mine.run_now("barrier", lambda core: core.call(_lib.BARRIER))
 
 
 def synchronize():
@@ -482,4 +482,4 @@ class Handle:
         self.nbytes = lib.shmemx_struct_bytes(b"shmemd_t")
         self._memory = ctypes.create_string_buffer(self.nbytes)
         self.address = ctypes.addressof(self._memory)
-        mine.run_now("Handle", lambda: world.check(lib.shmemx_device_handle(mine.lease.team, slot, self.address)))
+        mine.run_now("Handle", lambda _: world.check(lib.shmemx_device_handle(mine.lease.team, slot, self.address)))

@@ -106,15 +106,15 @@ def _symmetric(group, nbytes):
     """The address of new device memory, which is the same object on all members, or None on all of them: one has no
     room, or does not reach the others' by pointers. Then the group goes on without such buffers. Collective."""
     lease, lib = group.lease, group.lease.world.lib
-    address = group.run_now("a buffer", lambda: lib.shmemx_team_malloc(lease.team, nbytes, _lib.DEVICE_MEMORY))
+    address = group.run_now("a buffer", lambda _: lib.shmemx_team_malloc(lease.team, nbytes, _lib.DEVICE_MEMORY))
     reason = f"no symmetric memory for a buffer of {nbytes} bytes"
     if address:
         reaches = torch.tensor([all(lib.shmemx_device_ptr(address, pe) for pe in lease.pes)], dtype=torch.uint8)
-        group.run_now("a buffer", lambda: group.core().all_reduce(reaches, reduction_of(ReduceOp.MIN, reaches.dtype)))
+        group.run_now("a buffer", lambda core: core.all_reduce(reaches, reduction_of(ReduceOp.MIN, reaches.dtype)))
         if reaches.item():
             return address
         reason = "not all members reach each other's memory by pointers"
-        group.run_now("a buffer", lambda: lease.world.check(lib.shmemx_team_free(lease.team, address)))
+        group.run_now("a buffer", lambda _: lease.world.check(lib.shmemx_team_free(lease.team, address)))
     lease.world.check_usable()
     lease.pairs.has_room = False
     warnings.warn(f"isomer: {reason}: large calls of this group go on by kernels alone")
@@ -152,7 +152,7 @@ class Stage:
         if self._address is not None:
             streams.synchronize()
             group.run_now("a buffer that was too small",
-                          lambda: world.check(lib.shmemx_team_free(team, self._address)))
+                          lambda _: world.check(lib.shmemx_team_free(team, self._address)))
         self._flat = self._tensor = None
         self._address = _symmetric(group, nbytes)
         if self._address is not None:
@@ -185,7 +185,7 @@ class Ring:
             for _ in range(len(self._turns)):
                 if self._turns[0] not in self._busy:
                     break
-                group.run_now("a buffer that is busy", group.core().barrier)
+                group.run_now("a buffer that is busy", lambda core: core.barrier())
                 self._turns.rotate(-1)
             else:
                 address = _symmetric(group, self._bytes_each)

@@ -18,6 +18,7 @@ import torch.distributed as dist  # noqa: E402
 
 from conftest import _free_port, tell, wait_for, why_not  # noqa: E402
 from isomer_shmem import _world  # noqa: E402
+from torch_names import all_gather_single, reduce_scatter_single  # noqa: E402
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 
@@ -146,9 +147,28 @@ def two_jobs():
         everyone = dist.new_group(backend="isomer")
     group_sum(everyone, range(4))
     assert everyone._core is None
+    calls_by_gloo(everyone, rank)
+
+
+def calls_by_gloo(group, rank):
+    """Calls for which gloo has another name, or takes the tensors one by one."""
+    mine, all_values = torch.full((2,), float(rank)), torch.arange(4.0).repeat_interleave(2)
+    gathered, scattered, exchanged = torch.zeros(8), torch.zeros(2), torch.zeros(8)
+    all_gather_single(gathered, mine, group=group)
+    reduce_scatter_single(scattered, all_values, group=group)
+    dist.all_to_all_single(exchanged, all_values, group=group)
+    assert torch.equal(gathered, all_values) and scattered.eq(4 * rank).all() and exchanged.eq(rank).all()
+    pair = [torch.zeros(8), torch.zeros(4)]
+    group.all_gather_single_coalesced(pair, [mine, mine[:1]]).wait()
+    assert torch.equal(pair[0], all_values) and torch.equal(pair[1], torch.arange(4.0))
+    lists = [[torch.zeros(2)] for _ in range(4)]
+    group.allgather_coalesced(lists, [mine]).wait()
+    assert torch.equal(torch.cat([each for each, in lists]), all_values)
 
 
 def test_groups_of_different_jobs_go_to_gloo_on_all_ranks(ranks):
+    from isomer_shmem._dispatch import CALLS
+    assert [row.gloo for row in CALLS.values() if not hasattr(dist.ProcessGroupGloo, row.gloo)] == []
     ranks(4, two_jobs, backend="gloo")
 
 
