@@ -100,6 +100,7 @@ CALLS = {
     "shmemx_device_error": (c_int, [POINTER(DeviceError)]),
     "shmemx_address_info": (c_int, [c_void_p, POINTER(AddressInfo)]),
     "shmemx_coll_on_stream": (c_int, [c_void_p, c_void_p]),
+    "shmemx_slots": (c_int, []),
     "shmemx_slot_prepare": (c_int, [c_void_p, c_int, c_int]),
     "shmemx_send_on_stream": (c_int, [c_void_p, c_void_p, c_size_t, c_int, c_int, c_void_p]),
     "shmemx_recv_on_stream": (c_int, [c_void_p, c_void_p, c_size_t, c_int, c_int, c_void_p]),

@@ -5,6 +5,7 @@ A synchronous call is enqueued in its caller's current stream. An asynchronous o
 behind what is in the current stream; its Work makes the stream that is current at wait() wait, and never the host. The
 library has one sequence of calls for each slot, and the slot follows from the kind of the call, as on all ranks.
 """
+import contextlib
 import math
 import threading
 import time
@@ -15,117 +16,19 @@ import torch.distributed as dist
 
 from . import _lib
 from ._core import Core, bytes_of, new_like, plain, plain_dest
+from ._device import synchronize
 from ._lib import IsomerError
-from ._pairs import wait
 from ._work import IsomerWork, not_compiled, watch
+from .pool import RING_STEP, Ring, Stage, pool_of
 
-# The last four of the library's 256 slots: small numbers are the program's, for handles in kernels.
-REST, ALL_GATHER, REDUCE_SCATTER, ALL_REDUCE = SLOTS = range(252, 256)
-SLOT_OF = {_lib.FCOLLECT: ALL_GATHER, _lib.REDUCESCATTER: REDUCE_SCATTER, _lib.ALLREDUCE: ALL_REDUCE}
+KINDS = (_lib.FCOLLECT, _lib.REDUCESCATTER, _lib.ALLREDUCE)  # with slots of their own; the others share one
 POLL_SECONDS = 0.0005
-# How a tensor outside of the library's memory goes. A buffer is in that memory.
-AS_IT_IS, BY_BUFFER, BY_ENGINES = range(3)
-# Larger ones (of all members together), in groups that span nodes, go by a buffer, in pieces.
+# Larger tensors outside of the library's memory (of all members together) go by a buffer in it, in pieces: these in groups
+# that span nodes.
 STAGED_BYTES, PIECE_BYTES = 2 << 20, 32 << 20
 # From which size on copy engines bring such tensors to buffers: they leave the multiprocessors to the program, but a
 # call of theirs takes 200 us longer (two H100, 32 MiB), an all-reduce twice that. They take larger pieces, too.
 ENGINE_BYTES, ENGINE_REDUCE_BYTES, ENGINE_PIECE_BYTES = 32 << 20, 64 << 20, 1 << 30
-
-
-class _Use:
-    """torch.cuda.stream for streams of one device, which is the current one."""
-
-    __slots__ = ("_stream", "_before")
-
-    def __init__(self, stream):
-        self._stream = stream
-
-    def __enter__(self):
-        self._before = torch._C._cuda_getCurrentStream(self._stream.device_index)
-        torch.cuda.set_stream(self._stream)
-
-    def __exit__(self, *error):
-        number, device, kind = self._before
-        torch._C._cuda_setStream(stream_id=number, device_index=device, device_type=kind)
-
-
-class TorchStreams:
-    """The streams of torch's GPU. Tests put the CPU device's streams in its place, by `for_tests`. What torch does for
-    a look at the current stream takes longer than a call of the library, so known streams are found by their handles."""
-
-    def __init__(self, device):
-        self.device, self._known = device, {}  # by handle
-
-    def takes(self, tensor):
-        return tensor.is_cuda
-
-    def check(self, name, tensor):
-        if tensor.device != self.device:
-            raise ValueError(f"isomer: {name}: the tensor is on {tensor.device}; this process uses {self.device}: call "
-                             "torch.cuda.set_device before the first process group is made")
-
-    def current(self):
-        handle = torch._C._cuda_getCurrentRawStream(self.device.index)
-        stream = self._known.get(handle)
-        if stream is None:
-            stream = self._known[handle] = torch.cuda.current_stream(self.device)
-        return stream
-
-    def new(self):
-        return torch.cuda.Stream(self.device, priority=-1)
-
-    def handle(self, stream):
-        return stream.cuda_stream
-
-    def use(self, stream):
-        return _Use(stream) if torch.cuda.current_device() == self.device.index else torch.cuda.stream(stream)
-
-    def event(self, stream):
-        event = torch.cuda.Event()
-        event.record(stream)
-        return event
-
-    def is_capturing(self):
-        return torch.cuda.is_current_stream_capturing()
-
-    def keep(self, tensor, stream):
-        """The tensor's memory is not used again before what is in the stream now is done. Memory of empty() is freed
-        behind all work of the device anyway, and torch knows nothing of it."""
-        tensor.record_stream(stream)
-
-    def keep_copy(self, tensor):
-        """The same for a copy that this package has made: torch uses its memory again in the stream's order."""
-
-    def settle(self):
-        """torch's own operations come next; they are in the order of the current stream."""
-
-    def devices(self):
-        return [self.device]
-
-    def synchronize(self):
-        torch.cuda.synchronize(self.device)
-
-
-for_tests = None  # a class in the place of TorchStreams
-
-
-def streams_of(world):
-    """The streams of the job's device, or None: it has CPU tensors alone."""
-    if world.streams is None:
-        if for_tests is not None:
-            world.streams = for_tests(world)
-        elif world.device != "cpu":
-            world.streams = TorchStreams(torch.device("cuda", world.device_number))
-    return world.streams
-
-
-def synchronize(world, streams):
-    """The host waits for the current stream, and learns of errors in it: of a dead rank also where the stream stands
-    still. A driver may need seconds to end the process of that rank, and hold up this one's streams meanwhile."""
-    stream = streams.current()
-    event = streams.event(stream)
-    wait(world, event.query)
-    world.check_call(world.lib.shmemx_stream_synchronize(streams.handle(stream)))
 
 
 def part_of(tensor, first, end):
@@ -143,22 +46,21 @@ class StreamCore(Core):
 
     def __init__(self, group, streams, one_slot):
         super().__init__(group.lease)
-        lease, self._group, self._stages = group.lease, group, {}
-        self._streams, self._one_slot = streams, one_slot
-        self._coll_on_stream = lease.world.lib.shmemx_coll_on_stream
+        lease, self._group, self._streams = group.lease, group, streams
+        # The last of the library's slots: small numbers are the program's, for handles in kernels.
+        self.rest = lease.world.lib.shmemx_slots() - 1 - len(KINDS)
+        self.slots = {} if one_slot else {kind: slot for slot, kind in enumerate(KINDS, self.rest + 1)}
+        self._pairs, self._coll_on_stream = lease.pairs, lease.world.lib.shmemx_coll_on_stream
 
     def call(self, kind, dest=0, source=0, nelems=0, type=_lib.UINT8, op=0, root=0):
         """Enqueues one call in the current stream."""
         if self.world.broken is not None:
             self.world.check_usable()
         self._write(self._args, 0, kind, self._team, dest, source, nelems, type, op, root)
-        self._args.slot = self.slot_of(kind)
+        self._args.slot = self.slots.get(kind, self.rest)
         status = self._coll_on_stream(self._args_address, self._streams.handle(self._streams.current()))
         if status != 0:
             self.world.check_call(status)
-
-    def slot_of(self, kind):
-        return REST if self._one_slot else SLOT_OF.get(kind, REST)
 
     def new(self, tensor, shape=None):
         """A buffer that is reachable by peers where the tensor is: all members must agree in that."""
@@ -174,34 +76,43 @@ class StreamCore(Core):
 
     def _take(self, tensor, shape):
         """A buffer in the library's memory."""
-        from .pool import pool_of
         return self.keep(pool_of(self.world, tensor.device).take(shape, tensor.dtype))
+
+    def keep(self, tensor):
+        self._streams.keep_copy(tensor)
+        return tensor
+
+    def settle(self):
+        self._streams.settle()
 
     # ---- large tensors that peers do not reach ----
 
-    def _way(self, tensor, engine_bytes=math.inf):
-        """By facts that are equal on all members. Not by a buffer in a capture, whose memory torch takes elsewhere."""
-        is_near = self.lease.pairs.is_near
-        if (bytes_of(tensor) <= (engine_bytes if is_near else STAGED_BYTES) or self._streams.is_capturing() or
-                self.is_reachable(tensor)):
-            return AS_IT_IS
-        if is_near:
-            return BY_ENGINES if self.has_engines() else AS_IT_IS
-        return BY_BUFFER
+    def _pieces(self, tensor, rows, engine_bytes=math.inf):
+        """How a tensor of so many rows goes, by facts that are equal on all members: whether engines bring it to a
+        buffer, and the ranges of columns of each piece. No pieces: as it is, also in a capture, which has other memory.
+        """
+        nbytes, is_near = bytes_of(tensor), self._pairs.is_near
+        if (nbytes <= (engine_bytes if is_near else STAGED_BYTES) or self._streams.is_capturing() or
+                self.is_reachable(tensor) or (is_near and not self.has_engines())):
+            return False, ()
+        columns, most = tensor.numel() // rows, ENGINE_PIECE_BYTES if is_near else PIECE_BYTES
+        step = columns if nbytes <= most else max(1, most // (rows * tensor.element_size()))
+        return is_near, [(at, min(at + step, columns)) for at in range(0, columns, step)]
 
-    def _pieces(self, tensor, rows, by_engines=False):
-        """Ranges of columns of a tensor with so many rows."""
-        most = ENGINE_PIECE_BYTES if by_engines else PIECE_BYTES
-        if bytes_of(tensor) <= most:
-            return [(0, tensor.numel() // rows)]
-        columns, step = tensor.numel() // rows, max(1, most // (rows * tensor.element_size()))
-        return [(at, min(at + step, columns)) for at in range(0, columns, step)]
+    def _stage(self, kind, like, shape=None):
+        """Memory that all members reach, for elements as those of `like`. It is at one place on all of them as long as
+        has_engines() is true, and written over by the next call of this kind."""
+        shape, buffer = like.shape if shape is None else shape, None
+        if self._pairs.has_room:
+            stage = self._pairs.stages.setdefault(kind, Stage())
+            buffer = stage.take(self._group, self._streams, shape, like.dtype)
+        return buffer if buffer is not None else self._take(like, shape)
 
     def _broadcast(self, values, root):
-        if self._way(values) == AS_IT_IS:
+        _, pieces = self._pieces(values, 1)
+        if not pieces:
             super()._broadcast(values, root)
-            return
-        for first, end in self._pieces(values, 1):
+        for first, end in pieces:
             part = part_of(values, first, end)
             buffer = self._stage(_lib.BROADCAST, part)
             if self.me == root:
@@ -211,12 +122,10 @@ class StreamCore(Core):
                 self.put_back(part, buffer)
 
     def _reduced(self, values, reduction):
-        way = self._way(values, ENGINE_REDUCE_BYTES if reduction.is_of_floats() else math.inf)
-        if way == AS_IT_IS:
+        by_engines, pieces = self._pieces(values, 1, ENGINE_REDUCE_BYTES if reduction.is_of_floats() else math.inf)
+        if not pieces:
             super()._reduced(values, reduction)
-            return
-        by_engines = way == BY_ENGINES
-        for first, end in self._pieces(values, 1, by_engines):
+        for first, end in pieces:
             part = part_of(values, first, end)
             if by_engines:
                 part = self._reduced_by_engines(part, reduction)  # what is left
@@ -226,86 +135,70 @@ class StreamCore(Core):
                 self.put_back(part, buffer)
 
     def _gathered(self, result, values):
-        if result.data_ptr() in self.lease.pairs.at_one_place:
-            self._by_engines(_lib.FCOLLECT, result, values, bytes_of(values))
+        if result.data_ptr() in self._pairs.at_one_place:
+            self._by_engines(_lib.FCOLLECT, result, values)
             return
-        way = self._way(result, ENGINE_BYTES)
-        if way == AS_IT_IS:
+        by_engines, pieces = self._pieces(result, self.n, ENGINE_BYTES)
+        if not pieces:
             super()._gathered(result, values)
-            return
-        rows, by_engines = result.view(self.n, -1), way == BY_ENGINES
-        for first, end in self._pieces(result, self.n, by_engines):
+        for first, end in pieces:
             part = part_of(values, first, end)
             buffer = self._stage(_lib.FCOLLECT, result, (self.n, end - first))
             if by_engines and self.has_engines():
-                self._by_engines(_lib.FCOLLECT, buffer, part, bytes_of(part))
+                self._by_engines(_lib.FCOLLECT, buffer, part)
             else:
                 super()._gathered(buffer, part)
-            self.put_back(columns_of(rows, first, end), buffer)
+            self.put_back(columns_of(result.view(self.n, -1), first, end), buffer)
 
     def _scattered(self, result, values, reduction):
-        way = self._way(values, ENGINE_BYTES if reduction.is_of_floats() else math.inf)
-        if way == AS_IT_IS:
+        by_engines, pieces = self._pieces(values, self.n, ENGINE_BYTES if reduction.is_of_floats() else math.inf)
+        if not pieces:
             super()._scattered(result, values, reduction)
-            return
-        rows, by_engines = values.view(self.n, -1), way == BY_ENGINES
-        for first, end in self._pieces(values, self.n, by_engines):
-            part = part_of(result, first, end)
+        for first, end in pieces:
+            part, columns = part_of(result, first, end), columns_of(values.view(self.n, -1), first, end)
             if by_engines:
-                self.scattered_by_engines(part, self.keep(columns_of(rows, first, end).contiguous()), reduction)
+                self._scattered_by_engines(part, self.keep(columns.contiguous()), reduction)
             else:
-                buffer = self._stage(_lib.REDUCESCATTER, values, (self.n, end - first))
-                buffer.copy_(columns_of(rows, first, end))
+                buffer = self._stage(_lib.REDUCESCATTER, values, (self.n, end - first)).copy_(columns)
                 super()._scattered(part, buffer, reduction)
-
-    def _stage(self, kind, like, shape=None):
-        """Memory that all members reach, for elements as those of `like`. It is at one place on all of them as long as
-        has_engines() is true, and written over by the next call of this kind."""
-        shape, buffer = like.shape if shape is None else shape, None
-        if self.lease.pairs.has_room:
-            stage = self._stages.get(kind)
-            if stage is None:
-                from .pool import stage_of
-                stage = self._stages[kind] = stage_of(self._group, kind)
-            buffer = stage.take(self._group, self._streams, shape, like.dtype)
-        return buffer if buffer is not None else self._take(like, shape)
 
     # ---- copy engines ----
 
     def has_engines(self):
         """Whether copy engines carry large calls: pointers reach all members, and a copy that waits holds up nothing.
         Not in a capture, in which a buffer could not be used again."""
-        pairs = self.lease.pairs
-        return pairs.is_near and pairs.has_room and not self._one_slot and not self._streams.is_capturing()
+        pairs = self._pairs
+        return pairs.is_near and pairs.has_room and bool(self.slots) and not self._streams.is_capturing()
 
-    def ring_buffer(self, shape, dtype):
-        """At one place on all members, which take such buffers in one order, and give them to all_gather_single. None on
-        all of them: there is no room."""
-        from .pool import ring_of
-        nbytes = torch.Size(shape).numel() * dtype.itemsize
-        return ring_of(self._group, nbytes).take(self._group, shape, dtype)
+    def ring_buffer(self, nbytes, shape, dtype):
+        """At one place on all members, which take such buffers in one order, and give them to all_gather_single. The
+        rings live as long as the team, for later groups of the same members, too. None on all of them: there is no
+        room."""
+        nbytes = -(-nbytes // RING_STEP) * RING_STEP
+        ring = self._pairs.rings.get(nbytes)
+        if ring is None:
+            ring = self._pairs.rings[nbytes] = Ring(nbytes)
+        return ring.take(self._group, self._streams, shape, dtype)
 
-    def _by_engines(self, kind, dest, source, nbytes):
+    def _by_engines(self, kind, dest, source):
+        """dest has a block for each member."""
         self._args.engines = 1
         try:
-            self.call(kind, dest.data_ptr(), source.data_ptr(), nbytes)
+            self.call(kind, dest.data_ptr(), source.data_ptr(), bytes_of(dest) // self.n)
         finally:
             self._args.engines = 0
 
-    def scattered_by_engines(self, result, values, reduction):
+    def _scattered_by_engines(self, result, values, reduction):
         """Engines bring what is to be combined. So no kernel waits for another member, or takes multiprocessors for
         longer than its own sum."""
         rows = self._stage(_lib.ALLTOALL, values, (self.n, result.numel()))
         if not self.has_engines():
             super()._scattered(result, values, reduction)
             return
-        self._by_engines(_lib.ALLTOALL, rows, values, bytes_of(result))
+        self._by_engines(_lib.ALLTOALL, rows, values)
         self.settle()
         combine = torch.mean if reduction.name == "AVG" else torch.sum
-        if result.is_inference():
-            with torch.inference_mode():
-                combine(rows, 0, out=result.view(-1))
-        else:
+        with torch.inference_mode() if result.is_inference() else contextlib.nullcontext():
             combine(rows, 0, out=result.view(-1))
 
     def _reduced_by_engines(self, part, reduction):
@@ -314,19 +207,12 @@ class StreamCore(Core):
         if rows.numel() == 0:
             return part
         gathered = self._stage(_lib.FCOLLECT, rows)
-        self.scattered_by_engines(gathered[self.me], rows, reduction)
+        self._scattered_by_engines(gathered[self.me], rows, reduction)
         if not self.has_engines():
             return part
-        self._by_engines(_lib.FCOLLECT, gathered, gathered[self.me], bytes_of(gathered[self.me]))
+        self._by_engines(_lib.FCOLLECT, gathered, gathered[self.me])
         self.put_back(rows, gathered)
         return part[rows.numel():]
-
-    def keep(self, tensor):
-        self._streams.keep_copy(tensor)
-        return tensor
-
-    def settle(self):
-        self._streams.settle()
 
 
 @not_compiled
@@ -410,7 +296,8 @@ class Queue:
         self.world.lib.shmemx_team_set_timeout(self._team, self._seconds)
 
     def run(self, name, body, outputs, options, is_async, inputs=()):
-        """body(core) enqueues the call and what belongs to it in the current stream. The work of an asynchronous one."""
+        """body(core) enqueues the call and what belongs to it in the current stream. Returns an asynchronous one's work.
+        """
         if not is_async:
             self._enqueue(name, body, options)
             return None
@@ -449,8 +336,7 @@ class Queue:
     def prepare(self):
         """Makes the slots, as the first call of each kind would, and the group's stream. Collective."""
         def body(core):
-            for slot in sorted({core.slot_of(kind) for kind in (_lib.FCOLLECT, _lib.REDUCESCATTER, _lib.ALLREDUCE,
-                                                                _lib.BROADCAST)}):
+            for slot in (core.rest, *core.slots.values()):
                 self.world.check(self.world.lib.shmemx_slot_prepare(self._team, slot, 0))
             core.call(_lib.SYNC)
         self._own_stream()
@@ -509,7 +395,7 @@ class Queue:
 
     def check_gave_up(self, name):
         """Raises where a wait of this group's kernels has given up. Not during a capture."""
-        for slot in SLOTS:
+        for slot in (self.core.rest, *self.core.slots.values()):
             if self.world.lib.shmemx_status(self._team, slot, None) != 0:
                 self.world.abort(self.world.last_error())
         self.check_usable(name)

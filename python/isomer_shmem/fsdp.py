@@ -9,11 +9,14 @@ All-gathers run in place, in buffers that peers reach by pointer. On GPUs, copy 
 on one node, so that they take no compute units from the matrix products beside them. The operator is torch's own: AVG,
 or a sum with a factor. On a GPU, calls go into the streams that torch has made current for them.
 """
+import math
+
 import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule
 
 from . import _stream
+from ._device import streams_of
 from .memory import check_device
 from .pg import ended, group_of
 from .pool import pool_of
@@ -28,17 +31,21 @@ except ImportError:
 ENGINE_BYTES = 8 << 20  # of an all-gather: smaller ones are over before engines have begun
 
 
-class _Buffers:
+class _Adapter:
     """The part of torch's Comm that allocates, and counts."""
 
-    def __init__(self, group=None):
+    def __init__(self, options, group=None):
         self.group = group_of(group) if group is not None else None
         self.calls = self.nbytes = self.by_engines = 0
+        self._options = options(), options()  # of calls, asynchronous ones last
+        self._options[0].asyncOp = False
 
     def _takes_engines(self, nbytes, device, least):
         """Alike on all members."""
-        streams = _stream.streams_of(self.group.lease.world) if self.group is not None else None
-        return (nbytes > least and streams is not None and streams.device.type == torch.device(device).type and
+        if nbytes <= least or self.group is None:
+            return False
+        streams = streams_of(self.group.lease.world)
+        return (streams is not None and streams.device.type == torch.device(device).type and
                 self.group.queue().core.has_engines())
 
     def allocate(self, size, *, dtype, device):
@@ -46,44 +53,49 @@ class _Buffers:
         check_device(device, world)
         return pool_of(world, device).take(size, dtype)
 
-    def _run(self, start, output, tensor, options, async_op, nbytes):
-        options.asyncOp = async_op
+    def _counted(self, nbytes, work, async_op):
         self.calls, self.nbytes = self.calls + 1, self.nbytes + nbytes
-        return ended(start(output, tensor, options), async_op)
+        return ended(work, async_op)
 
 
-class AllGather(_Buffers, _AllGather):
+class AllGather(_Adapter, _AllGather):
     """For FSDPModule.set_custom_all_gather. Only one that knows its group uses copy engines: they need buffers that all
     members of the group take in one order."""
 
+    def __init__(self, group=None):
+        super().__init__(dist.distributed_c10d.AllgatherOptions, group)
+
     def allocate(self, size, *, dtype, device):
-        if self._takes_engines(torch.Size(size).numel() * dtype.itemsize, device, ENGINE_BYTES):
-            buffer = self.group.queue().core.ring_buffer(size, dtype)
+        nbytes = math.prod(size) * dtype.itemsize
+        if self._takes_engines(nbytes, device, ENGINE_BYTES):
+            buffer = self.group.queue().core.ring_buffer(nbytes, size, dtype)
             if buffer is not None:
                 self.by_engines += 1
                 return buffer
         return super().allocate(size, dtype=dtype, device=device)
 
     def __call__(self, output_tensor, input_tensor, group, async_op=False):
-        options = dist.distributed_c10d.AllgatherOptions()
-        return self._run(group_of(group).all_gather_single, output_tensor, input_tensor, options, async_op,
-                         output_tensor.nbytes)
+        work = group_of(group).all_gather_single(output_tensor, input_tensor, self._options[async_op])
+        return self._counted(output_tensor.nbytes, work, async_op)
 
 
-class ReduceScatter(_Buffers, _ReduceScatter):
+class ReduceScatter(_Adapter, _ReduceScatter):
     """For FSDPModule.set_custom_reduce_scatter. One that knows its group has engines bring what is to be combined."""
 
+    def __init__(self, group=None):
+        super().__init__(dist.ReduceScatterOptions, group)
+
     def allocate(self, size, *, dtype, device):
-        if self._takes_engines(torch.Size(size).numel() * dtype.itemsize, device, _stream.ENGINE_BYTES):
+        if self._takes_engines(math.prod(size) * dtype.itemsize, device, _stream.ENGINE_BYTES):
             return torch.empty(size, dtype=dtype, device=device)  # engines read any memory
         return super().allocate(size, dtype=dtype, device=device)
 
     def __call__(self, output_tensor, input_tensor, group, op, async_op=False):
-        self.by_engines += self._takes_engines(input_tensor.nbytes, input_tensor.device, _stream.ENGINE_BYTES)
-        options = dist.ReduceScatterOptions()
+        options, nbytes = self._options[async_op], input_tensor.nbytes
         options.reduceOp = op
-        return self._run(group_of(group).reduce_scatter_single, output_tensor, input_tensor, options, async_op,
-                         input_tensor.nbytes)
+        self.by_engines += self._takes_engines(nbytes, input_tensor.device, _stream.ENGINE_BYTES)
+        work = group_of(group).reduce_scatter_single(output_tensor, input_tensor, options)
+        return self._counted(nbytes, work, async_op)
 
 
 def _param_groups(module):

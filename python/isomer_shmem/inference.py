@@ -16,7 +16,7 @@ from torch.distributed import ReduceOp
 from . import _lib
 from ._core import TYPES, apart, flat, new_like, overlap, plain, plain_dest, reduction_of
 from ._lib import IsomerError
-from ._stream import streams_of
+from ._device import streams_of
 from .memory import check_device
 from .pg import group_of
 from .pool import pool_of

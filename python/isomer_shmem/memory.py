@@ -16,15 +16,15 @@ import time
 import warnings
 import weakref
 from collections import namedtuple
-from ctypes import POINTER, byref, c_int, c_uint64, c_void_p
+from ctypes import byref, c_uint64
 
 import torch
-import torch.utils.dlpack
 
 from . import _lib
+from ._device import streams_of
+from ._device import synchronize as wait_for_stream
 from ._lib import IsomerError
-from ._stream import streams_of
-from ._stream import synchronize as wait_for_stream
+from ._views import tensor_of
 from .pg import group_of, has_gpu
 
 COMPARE = {"==": lambda a, b: a == b, "!=": lambda a, b: a != b, "<": lambda a, b: a < b, "<=": lambda a, b: a <= b,
@@ -62,65 +62,6 @@ def extent(tensor):
         return 0
     steps = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
     return (steps + 1) * tensor.element_size()
-
-
-def tensor_at(address, nbytes, dtype):
-    """One dimension of elements at an address, and the object that lives as long as any view of it."""
-    memory = (ctypes.c_ubyte * nbytes).from_address(address)
-    return torch.frombuffer(memory, dtype=dtype), memory
-
-
-# ---- tensors at addresses of a GPU ----
-
-class _Tensor(ctypes.Structure):
-    """DLTensor, and the rest of DLManagedTensor, of the DLPack standard."""
-    _fields_ = [("data", c_void_p), ("device_type", c_int), ("device_id", c_int), ("ndim", c_int),
-                ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
-                ("shape", POINTER(ctypes.c_int64)), ("strides", POINTER(ctypes.c_int64)), ("byte_offset", c_uint64),
-                ("context", c_void_p), ("deleter", c_void_p)]
-
-
-class Memory:
-    """Lives as long as any tensor over the memory."""
-
-
-_lent = {}  # address of a _Tensor: what lives as long as torch uses it
-
-
-@ctypes.CFUNCTYPE(None, c_void_p)
-def _give_back(address, lent=_lent):
-    lent.pop(address, None)
-
-
-_give_back_address = ctypes.cast(_give_back, c_void_p)
-_new_capsule = ctypes.pythonapi.PyCapsule_New
-_new_capsule.restype, _new_capsule.argtypes = ctypes.py_object, [c_void_p, ctypes.c_char_p, c_void_p]
-DL_CPU, DL_CUDA, DL_ROCM = 1, 2, 10
-DL_UINT, DL_FLOAT, DL_BFLOAT = 1, 2, 4
-DL_CODES = {torch.uint8: DL_UINT, torch.float16: DL_FLOAT, torch.float32: DL_FLOAT, torch.float64: DL_FLOAT,
-            torch.bfloat16: DL_BFLOAT}  # others are views of bytes
-_Length = ctypes.c_int64 * 1
-_step = _Length(1)
-
-
-def tensor_over(address, nbytes, dtype, device):
-    """tensor_at for any device, also for memory that another one has: torch uses it from `device`."""
-    kind = DL_CPU if device.type == "cpu" else DL_ROCM if torch.version.hip else DL_CUDA
-    made = dtype if dtype in DL_CODES else torch.uint8
-    memory, size = Memory(), _Length(nbytes // made.itemsize)
-    struct = _Tensor(address, kind, device.index or 0, 1, DL_CODES[made], 8 * made.itemsize, 1, size, _step, 0, None,
-                     _give_back_address)
-    place_of_struct = ctypes.addressof(struct)
-    _lent[place_of_struct] = struct, size, memory
-    flat = torch.utils.dlpack.from_dlpack(_new_capsule(place_of_struct, b"dltensor", None))
-    return flat if made is dtype else flat.view(dtype), memory
-
-
-def tensor_of(world, address, nbytes, dtype, kind):
-    """A tensor over the library's memory of a kind, and what lives as long as it does."""
-    if kind == _lib.DEVICE_MEMORY and world.device != "cpu":
-        return tensor_over(address, nbytes, dtype, streams_of(world).device)
-    return tensor_at(address, nbytes, dtype)
 
 
 def check_device(device, world=None):
@@ -332,13 +273,20 @@ def _current(world):
 
 
 def _local(world, tensor, on_gpu, name):
-    """A tensor of this rank that takes part in a call with memory of another one."""
+    """Checks a tensor of this rank that takes part in a call with memory of another one."""
     if tensor.is_cuda and not on_gpu:
         raise ValueError(f"isomer: {name}: this rank's tensor is on a GPU and the other rank's memory on the cpu")
     if on_gpu and tensor.is_cpu and world.device != "cpu" and not tensor.is_pinned():
         raise ValueError(f"isomer: {name}: the other rank's memory is on a GPU and this rank's tensor on the cpu; pin "
                          "the tensor or move it")
-    return tensor
+
+
+def _issue(world, on_gpu, name, on_stream, *arguments):
+    """A call of the library, at once or in the current stream."""
+    if on_gpu:
+        world.check(getattr(world.lib, on_stream)(*arguments, _current(world)))
+    else:
+        getattr(world.lib, name)(*arguments)
 
 
 def put(dest, source, rank=None):
@@ -347,11 +295,7 @@ def put(dest, source, rank=None):
     source = source.detach().contiguous()
     world, address, pe, on_gpu = _target(dest, rank, "put", extent(source))
     _local(world, source, on_gpu, "put")
-    if on_gpu:
-        world.check(world.lib.shmemx_putmem_on_stream(address, source.data_ptr(), extent(source), pe,
-                                                        _current(world)))
-    else:
-        world.lib.shmem_putmem(address, source.data_ptr(), extent(source), pe)
+    _issue(world, on_gpu, "shmem_putmem", "shmemx_putmem_on_stream", address, source.data_ptr(), extent(source), pe)
 
 
 def get(dest, source, rank=None):
@@ -360,10 +304,7 @@ def get(dest, source, rank=None):
     _contiguous(dest, "get")
     world, address, pe, on_gpu = _target(source, rank, "get", extent(dest))
     _local(world, dest, on_gpu, "get")
-    if on_gpu:
-        world.check(world.lib.shmemx_getmem_on_stream(dest.data_ptr(), address, extent(dest), pe, _current(world)))
-    else:
-        world.lib.shmem_getmem(dest.data_ptr(), address, extent(dest), pe)
+    _issue(world, on_gpu, "shmem_getmem", "shmemx_getmem_on_stream", dest.data_ptr(), address, extent(dest), pe)
 
 
 def put_signal(dest, source, signal, value=1, rank=None, add=False):
@@ -376,12 +317,9 @@ def put_signal(dest, source, signal, value=1, rank=None, add=False):
         raise ValueError(f"isomer: put_signal: dest is on pe {pe} and the signal on pe {signal_pe}")
     if on_gpu != signal_on_gpu:
         raise ValueError("isomer: put_signal: one of dest and the signal is on a GPU and the other is not")
-    arguments = (address, _local(world, source, on_gpu, "put_signal").data_ptr(), extent(source), word, value,
-                 _lib.SIGNAL_ADD if add else _lib.SIGNAL_SET, pe)
-    if on_gpu:
-        world.check(world.lib.shmemx_putmem_signal_on_stream(*arguments, _current(world)))
-    else:
-        world.lib.shmem_putmem_signal(*arguments)
+    _local(world, source, on_gpu, "put_signal")
+    _issue(world, on_gpu, "shmem_putmem_signal", "shmemx_putmem_signal_on_stream", address, source.data_ptr(),
+           extent(source), word, value, _lib.SIGNAL_ADD if add else _lib.SIGNAL_SET, pe)
 
 
 def signal(word, value=1, rank=None, add=False):
@@ -447,10 +385,7 @@ def quiet(group=None, device=None):
     waits; "cpu" for the others; None: the first where the job has a GPU."""
     world = group_of(group).lease.world
     world.check_usable()
-    if _goes_on_stream(world, device):
-        world.check(world.lib.shmemx_quiet_on_stream(_current(world)))
-    else:
-        world.lib.shmem_quiet()
+    _issue(world, _goes_on_stream(world, device), "shmem_quiet", "shmemx_quiet_on_stream")
 
 
 def barrier(group=None, device=None):

@@ -21,7 +21,8 @@ from ._core import Core
 from ._dispatch import CALLS, by_gloo, check_rank, in_lists, options_of
 from ._lib import IsomerError
 from ._pairs import TAGS, PointToPoint
-from ._stream import Queue, streams_of
+from ._device import streams_of
+from ._stream import Queue
 from ._work import AllWork, Limit, Sequence, not_compiled
 
 _warned = set()

@@ -15,68 +15,98 @@ from torch.distributed import ReduceOp
 
 from . import _lib
 from ._core import reduction_of
+from ._device import streams_of
 from ._lib import IsomerError
-from ._stream import streams_of
-from .memory import tensor_at, tensor_of
+from ._views import tensor_of
 
 SIZE_STEP, RING_STEP, STAGE_STEP = 4096, 2 << 20, 32 << 20
+_uses = torch._C._storage_Use_Count
+
+
+class Buffer:
+    """Memory of the library that is given out again and again, and the stream of the last time."""
+
+    def __init__(self, world, address, nbytes, kind):
+        with torch.inference_mode(False):
+            flat, _ = tensor_of(world, address, nbytes, torch.uint8, kind)
+        self.address, self.nbytes, self.stream = address, nbytes, None
+        self._storage, self._device = flat.untyped_storage(), flat.device
+        del flat
+        self._identity = self._storage._cdata
+        self._alone = _uses(self._identity)
+
+    def is_busy(self):
+        """Some view of it is alive, whoever holds it."""
+        return _uses(self._identity) > self._alone
+
+    def take(self, shape, dtype):
+        """A tensor with undefined contents, at the start of the memory."""
+        return torch.empty(0, dtype=dtype, device=self._device).set_(self._storage, 0, shape)
+
+    def take_in_stream(self, streams, shape, dtype):
+        """The same, behind what is now in the stream of the last time."""
+        stream, before = streams.current(), self.stream
+        if before is not None and streams.handle(before) != streams.handle(stream):
+            stream.wait_event(streams.event(before))
+        self.stream = stream
+        return self.take(shape, dtype)
 
 
 class Pool:
     """All buffers of one job, on this rank."""
 
     def __init__(self, world):
-        self._world, self._lock = world, threading.Lock()
-        self._idle = {}  # bytes: addresses
-        self._returned = collections.deque()  # (bytes, address) of views that have gone; appended without a lock
-        self.buffers = self.nbytes = self.busy = self.most_busy = 0
+        self._world, self._lock, self.most_busy = world, threading.Lock(), 0
+        self._made = {}  # by bytes
         world.at_end.append(self._end)
 
     def take(self, shape, dtype):
         """A tensor with undefined contents; ordinary memory where the library has no more."""
         shape = torch.Size(shape)
-        wanted = shape.numel() * dtype.itemsize
-        if wanted == 0 or self._world.broken is not None:
-            return torch.empty(shape, dtype=dtype)
-        nbytes = -(-wanted // SIZE_STEP) * SIZE_STEP
+        nbytes = -(-shape.numel() * dtype.itemsize // SIZE_STEP) * SIZE_STEP
         with self._lock:
-            self._sort()
-            addresses = self._idle.get(nbytes)
-            address = addresses.pop() if addresses else self._make(nbytes)
-            if not address:
-                return torch.empty(shape, dtype=dtype)
-            self.busy += 1
+            buffer = self._idle(nbytes) if nbytes != 0 and self._world.broken is None else None
+            tensor = buffer.take(shape, dtype) if buffer is not None else torch.empty(shape, dtype=dtype)
             self.most_busy = max(self.most_busy, self.busy)
-        flat, memory = tensor_at(address, nbytes, torch.uint8)
-        weakref.finalize(memory, self._returned.append, (nbytes, address)).atexit = False
-        return flat[:wanted].view(dtype).view(shape)
+        return tensor
 
-    def _make(self, nbytes):
+    def _idle(self, nbytes):
+        made = self._made.setdefault(nbytes, [])
+        for buffer in made:
+            if not buffer.is_busy():
+                return buffer
         address = self._world.lib.shmemx_local_malloc(nbytes, _lib.HOST_MEMORY)
         if address:
-            self.buffers, self.nbytes = self.buffers + 1, self.nbytes + nbytes
-        return address
+            made.append(Buffer(self._world, address, nbytes, _lib.HOST_MEMORY))
+        return made[-1] if address else None
 
-    def _sort(self):
-        """Finalizers run at any time, also inside take: they only append."""
-        while self._returned:
-            nbytes, address = self._returned.popleft()
-            self._idle.setdefault(nbytes, []).append(address)
-            self.busy -= 1
+    def _all(self):
+        return [buffer for made in self._made.values() for buffer in made]
+
+    @property
+    def buffers(self):
+        return len(self._all())
+
+    @property
+    def nbytes(self):
+        return sum(buffer.nbytes for buffer in self._all())
+
+    @property
+    def busy(self):
+        return sum(buffer.is_busy() for buffer in self._all())
 
     def trim(self):
         """Gives idle buffers back to the library."""
+        if self._world.pid != os.getpid() or self._world.broken is not None:
+            return
         with self._lock:
-            self._sort()
-            for nbytes, addresses in self._idle.items():
-                for address in addresses:
-                    if self._world.pid == os.getpid() and self._world.broken is None:
-                        self._world.lib.shmemx_local_free(address)
-                    self.buffers, self.nbytes = self.buffers - 1, self.nbytes - nbytes
-            self._idle.clear()
+            for buffer in self._all():
+                if not buffer.is_busy():
+                    self._made[buffer.nbytes].remove(buffer)
+                    self._world.lib.shmemx_local_free(buffer.address)
 
     def _end(self, world):
-        self._idle.clear()
+        self._made.clear()
 
 
 class DevicePool:
@@ -103,8 +133,8 @@ class DevicePool:
 
 
 def _symmetric(group, nbytes):
-    """The address of new device memory, which is the same object on all members, or None on all of them: one has no
-    room, or does not reach the others' by pointers. Then the group goes on without such buffers. Collective."""
+    """A new buffer on the device, which is the same object on all members, or None on all of them: one has no room, or
+    does not reach the others' by pointers. Then the group goes on without such buffers. Collective."""
     lease, lib = group.lease, group.lease.world.lib
     address = group.run_now("a buffer", lambda _: lib.shmemx_team_malloc(lease.team, nbytes, _lib.DEVICE_MEMORY))
     reason = f"no symmetric memory for a buffer of {nbytes} bytes"
@@ -112,7 +142,7 @@ def _symmetric(group, nbytes):
         reaches = torch.tensor([all(lib.shmemx_device_ptr(address, pe) for pe in lease.pes)], dtype=torch.uint8)
         group.run_now("a buffer", lambda core: core.all_reduce(reaches, reduction_of(ReduceOp.MIN, reaches.dtype)))
         if reaches.item():
-            return address
+            return Buffer(lease.world, address, nbytes, _lib.DEVICE_MEMORY)
         reason = "not all members reach each other's memory by pointers"
         group.run_now("a buffer", lambda _: lease.world.check(lib.shmemx_team_free(lease.team, address)))
     lease.world.check_usable()
@@ -125,38 +155,26 @@ class Stage:
     """A buffer that is at the same place on all members, for the calls of one kind, one after the other. It grows."""
 
     def __init__(self):
-        self._lock, self._flat, self._stream, self._address = threading.Lock(), None, None, None
-        self._tensor = None  # what the last call got
+        self._lock, self._buffer = threading.Lock(), None
 
     def take(self, group, streams, shape, dtype):
-        """The same memory each time, behind what is now in the stream of the call before. None on all members: there is
-        no room."""
-        stream = streams.current()
+        """The same memory each time. None on all members: there is no room."""
+        nbytes = -(-torch.Size(shape).numel() * dtype.itemsize // STAGE_STEP) * STAGE_STEP
         with self._lock:
-            if self._stream is not None and streams.handle(self._stream) != streams.handle(stream):
-                stream.wait_event(streams.event(self._stream))
+            if self._buffer is None or self._buffer.nbytes < nbytes:
+                self._grow(group, streams, nbytes)
+            tensor = self._buffer.take_in_stream(streams, shape, dtype) if self._buffer is not None else None
             streams.settle()
-            self._stream, tensor = stream, self._tensor
-            if tensor is None or tensor.shape != shape or tensor.dtype != dtype:
-                tensor = self._tensor = self._view(group, streams, torch.Size(shape), dtype)
         return tensor
 
-    def _view(self, group, streams, shape, dtype):
-        wanted = shape.numel() * dtype.itemsize
-        if self._flat is None or self._flat.numel() < wanted:
-            self._grow(group, streams, -(-wanted // STAGE_STEP) * STAGE_STEP)
-        return self._flat[:wanted].view(dtype).view(shape) if self._flat is not None else None
-
     def _grow(self, group, streams, nbytes):
-        world, lib, team = group.lease.world, group.lease.world.lib, group.lease.team
-        if self._address is not None:
+        world, old = group.lease.world, self._buffer
+        if old is not None:
             streams.synchronize()
+            self._buffer = None
             group.run_now("a buffer that was too small",
-                          lambda _: world.check(lib.shmemx_team_free(team, self._address)))
-        self._flat = self._tensor = None
-        self._address = _symmetric(group, nbytes)
-        if self._address is not None:
-            self._flat, _ = tensor_of(world, self._address, nbytes, torch.uint8, _lib.DEVICE_MEMORY)
+                          lambda _: world.check(world.lib.shmemx_team_free(group.lease.team, old.address)))
+        self._buffer = _symmetric(group, nbytes)
 
 
 class Ring:
@@ -168,63 +186,36 @@ class Ring:
 
     def __init__(self, nbytes):
         self._bytes_each, self._lock = nbytes, threading.Lock()
-        self._turns = collections.deque()  # addresses; the first one is next
-        self._busy, self._idle = {}, {}  # address: the stream that it was taken in
-        self._returned = collections.deque()  # addresses of views that have gone; appended without a lock
-        self.most_busy = 0
+        self._turns = collections.deque()  # the first one is next
 
-    def take(self, group, shape, dtype):
+    def take(self, group, streams, shape, dtype):
         """By any of the groups that the same members have made. None on all members: there is no room."""
-        world, shape = group.lease.world, torch.Size(shape)
-        streams = streams_of(world)
-        stream = streams.current()
+        turns = self._turns
         with self._lock:
-            while self._returned:
-                address = self._returned.popleft()
-                self._idle[address] = self._busy.pop(address)
-            for _ in range(len(self._turns)):
-                if self._turns[0] not in self._busy:
+            for _ in range(len(turns)):
+                if not turns[0].is_busy():
                     break
                 group.run_now("a buffer that is busy", lambda core: core.barrier())
-                self._turns.rotate(-1)
+                turns.rotate(-1)
             else:
-                address = _symmetric(group, self._bytes_each)
-                if not address:
+                buffer = _symmetric(group, self._bytes_each)
+                if buffer is None:
                     return None
-                group.lease.pairs.at_one_place.add(address)
-                self._turns.appendleft(address)
-            address = self._turns[0]
-            self._turns.rotate(-1)
-            before = self._idle.pop(address, stream)
-            self._busy[address] = stream
-            self.most_busy = max(self.most_busy, len(self._busy))
-        if streams.handle(before) != streams.handle(stream):
-            stream.wait_event(streams.event(before))
-        flat, memory = tensor_of(world, address, shape.numel() * dtype.itemsize, dtype, _lib.DEVICE_MEMORY)
-        weakref.finalize(memory, self._returned.append, address).atexit = False
-        return flat if len(shape) == 1 else flat.view(shape)
+                group.lease.pairs.at_one_place.add(buffer.address)
+                turns.appendleft(buffer)
+            tensor = turns[0].take_in_stream(streams, shape, dtype)
+            turns.rotate(-1)
+        return tensor
 
     @property
     def buffers(self):
         return len(self._turns)
 
+    most_busy = buffers  # a new one is made when all are busy
+
     @property
     def nbytes(self):
         return len(self._turns) * self._bytes_each
-
-
-def ring_of(group, nbytes):
-    """The ring for so many bytes. It lives as long as the group's team, for later groups of the same members, too."""
-    nbytes = -(-nbytes // RING_STEP) * RING_STEP
-    return group.lease.pairs.rings.setdefault(nbytes, Ring(nbytes))
-
-
-def stage_of(group, kind):
-    """Likewise the stage for calls of a kind."""
-    stages = group.lease.pairs.stages
-    if kind not in stages:
-        stages[kind] = Stage()
-    return stages[kind]
 
 
 _pools = weakref.WeakKeyDictionary()  # by job: {whether it is on a GPU: pool}

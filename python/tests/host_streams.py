@@ -8,7 +8,7 @@ import ctypes
 import threading
 from ctypes import byref, c_uint64, c_void_p
 
-from isomer_shmem import _lib, _stream
+from isomer_shmem import _device, _lib
 
 WORDS = 1 << 16  # events of a process
 
@@ -100,7 +100,7 @@ class HostStreams:
 def streams():
     """Of this process's job."""
     from isomer_shmem import _world
-    return _stream.streams_of(_world._world)
+    return _device.streams_of(_world._world)
 
 
 def settle():
@@ -110,7 +110,7 @@ def settle():
 @contextlib.contextmanager
 def on():
     """Calls on CPU tensors go into streams. Before the first group is made, or in a job that was begun so."""
-    _stream.for_tests, HostStreams.active = HostStreams, True
+    _device.for_tests, HostStreams.active = HostStreams, True
     try:
         yield
     finally:

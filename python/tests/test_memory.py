@@ -188,7 +188,7 @@ def test_tensors_over_memory_live_as_long_as_it_is_used():
     import weakref
 
     import torch
-    memory_module = pytest.importorskip("isomer_shmem.memory")
+    memory_module = pytest.importorskip("isomer_shmem._views")
     room = (ctypes.c_ubyte * 64)(*range(64))
     flat, owner = memory_module.tensor_over(ctypes.addressof(room), 64, torch.int16, torch.device("cpu"))
     assert flat.data_ptr() == ctypes.addressof(room) and flat.shape == (32,) and flat[1] == 0x0302

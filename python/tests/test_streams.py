@@ -25,10 +25,10 @@ def values_of(rank, count, dtype):
     return (torch.arange(count) * 3 + 5 * rank).remainder(11).to(dtype)
 
 
-def start():
-    from isomer_shmem import _stream
-    _stream.for_tests = host_streams.HostStreams
-    dist.init_process_group("isomer")
+def start(ends_badly=False, **options):
+    from isomer_shmem import _device
+    _device.for_tests, host_streams.HostStreams.ends_badly = host_streams.HostStreams, ends_badly
+    dist.init_process_group("isomer", **options)
     return dist.get_rank(), dist.get_world_size()
 
 
@@ -428,10 +428,7 @@ def inference():
 
 def late():
     """The other rank does not come: the call ends after the group's time, and later ones raise."""
-    from isomer_shmem import _stream
-    _stream.for_tests = host_streams.HostStreams
-    host_streams.HostStreams.ends_badly = True
-    dist.init_process_group("isomer", timeout=timedelta(seconds=3))
+    start(True, timeout=timedelta(seconds=3))
     with host_streams.on():
         values = torch.zeros(100)
         dist.all_reduce(values)
@@ -452,11 +449,8 @@ def late():
 
 def disagree():
     """Both ranks hear of the difference, also the one that has made its call already."""
-    from isomer_shmem import _stream
-    _stream.for_tests = host_streams.HostStreams
-    host_streams.HostStreams.ends_badly = True
     os.environ["ISOMER_CHECK"] = "1"
-    dist.init_process_group("isomer", timeout=timedelta(seconds=30))
+    start(True, timeout=timedelta(seconds=30))
     with host_streams.on():
         with pytest.raises(dist.DistBackendError, match="mismatch of nelems"):
             for _ in range(100):
@@ -490,11 +484,9 @@ def no_room():
 
 def kept_alone():
     """One rank alone keeps a view of a buffer that all give to engines: it waits for the others, and says so."""
-    from isomer_shmem import _stream, fsdp
-    _stream.for_tests, fsdp.ENGINE_BYTES = host_streams.HostStreams, 4000
-    host_streams.HostStreams.ends_badly = True
-    dist.init_process_group("isomer", timeout=timedelta(seconds=3))
-    rank, size = dist.get_rank(), dist.get_world_size()
+    from isomer_shmem import fsdp
+    fsdp.ENGINE_BYTES = 4000
+    rank, size = start(True, timeout=timedelta(seconds=3))
     with host_streams.on():
         gather = fsdp.AllGather(dist.group.WORLD)
         kept = check_gather(gather, rank, size, 1000, 0)
@@ -509,10 +501,8 @@ def kept_alone():
 
 def killed():
     """Each way to wait tells who has died, also while the stream stands still."""
-    from isomer_shmem import _stream, synchronize
-    _stream.for_tests = host_streams.HostStreams
-    host_streams.HostStreams.ends_badly = True
-    dist.init_process_group("isomer", timeout=timedelta(seconds=60))
+    from isomer_shmem import synchronize
+    start(True, timeout=timedelta(seconds=60))
     with host_streams.on():
         values = torch.zeros(100)
         dist.all_reduce(values)
@@ -538,9 +528,7 @@ def one_slot():
             all_gather_single(output, values)
             settle()
             assert output.eq(size).all()
-            core = dist.group.WORLD.queue().core
-            from isomer_shmem import _lib
-            assert core.slot_of(_lib.FCOLLECT) == core.slot_of(_lib.ALLREDUCE)
+            assert not dist.group.WORLD.queue().core.slots
     dist.destroy_process_group()
 
 
