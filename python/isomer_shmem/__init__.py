@@ -4,14 +4,16 @@
     import isomer_shmem
     torch.distributed.init_process_group("isomer")
 """
+import os
+
 from ._lib import IsomerError, load
 
+__path__.append(os.path.join(__path__[0], "adapters"))  # isomer_shmem.fsdp and its like; loaded when first named
 __version__ = "0.2.0"
 __all__ = ["IsomerError", "load"]
 
 
 def __getattr__(name):
-    """The adapters are loaded when they are first named."""
     if name in ("deepspeed", "fsdp", "inference", "triton", "vllm"):
         import importlib
 
