@@ -19,11 +19,6 @@ bool iso_check_wrong(const struct coll_call *c, const char *format, ...)
     return false;
 }
 
-bool iso_check_range(const struct coll_call *c, const char *arg, int value, int most)
-{
-    return (value >= 0 && value <= most) || iso_check_wrong(c, "%s %d is outside 0..%d", arg, value, most);
-}
-
 /* ---- the kind ---- */
 
 static bool lists_fit(struct coll_call *c)
@@ -45,12 +40,10 @@ static bool lists_fit(struct coll_call *c)
 
 bool iso_check_kind(struct coll_call *c, const char *api, const shmemx_coll_t *coll)
 {
-    c->api = api;
-    c->name = "";
-    c->coll = coll;
+    *c = (struct coll_call){.coll = coll, .api = api, .name = ""};
     if (coll == NULL)
         return iso_check_wrong(c, "coll is a null pointer");
-    if (!iso_check_range(c, "kind", coll->kind, CALL_USER_KINDS - 1))
+    if (!check_range(c, "kind", coll->kind, CALL_USER_KINDS - 1))
         return false;
     c->kind = coll->kind;
     c->name = iso_call_kinds[coll->kind].name;
@@ -68,11 +61,11 @@ static bool type_and_op_are_valid(const struct coll_call *c)
     const shmemx_coll_t *coll = c->coll;
     if (!call_is(c, OF_TYPE))
         return true;
-    if (!iso_check_range(c, "type", coll->type, CALL_TYPES_END - 1))
+    if (!check_range(c, "type", coll->type, CALL_TYPES_END - 1))
         return false;
     if (!call_is(c, REDUCES))
         return true;
-    if (!iso_check_range(c, "op", coll->op, CALL_OPS_END - 1))
+    if (!check_range(c, "op", coll->op, CALL_OPS_END - 1))
         return false;
     const struct call_op *op = &iso_call_ops[coll->op];
     enum call_number number = iso_call_types[coll->type].is;
@@ -88,10 +81,10 @@ static bool partners_are_valid(const struct coll_call *c)
     const shmemx_coll_t *coll = c->coll;
     int n = c->team->n_pes, me = c->team->my_pe;
     if (call_is(c, ROOTED))
-        return iso_check_range(c, "root", coll->root, n - 1);
+        return check_range(c, "root", coll->root, n - 1);
     if (coll->kind != SHMEMX_PERMUTE)
         return true;
-    if (!iso_check_range(c, "to", coll->to, n - 1) || !iso_check_range(c, "from", coll->from, n - 1))
+    if (!check_range(c, "to", coll->to, n - 1) || !check_range(c, "from", coll->from, n - 1))
         return false;
     return (coll->to == me) == (coll->from == me) ||
            iso_check_wrong(c, "to is %d and from is %d on member %d; a member that sends to itself receives from itself",
@@ -109,13 +102,14 @@ static bool size_is_valid(struct coll_call *c)
         __builtin_mul_overflow(c->block, n, &c->all) || c->all > PTRDIFF_MAX)
         return iso_check_wrong(c, "nelems %zu of %zu bytes for %zu members is more than an address space has",
                                c->coll->nelems, c->elem_bytes, n);
-    bool is_root = c->team->my_pe == c->coll->root;
-    c->dest_bytes = call_is(c, TO_ROOT) && !is_root ? 0 : call_is(c, MANY_TO) ? c->all : c->block;
-    c->source_bytes = call_is(c, FROM_ROOT) && !is_root ? 0 : call_is(c, MANY_FROM) ? c->all : c->block;
+    c->dest_bytes = call_is(c, MANY_TO) ? c->all : c->block;
+    c->source_bytes = call_is(c, MANY_FROM) ? c->all : c->block;
+    if (call_is(c, TO_ROOT | FROM_ROOT) && c->team->my_pe != c->coll->root)
+        *(call_is(c, TO_ROOT) ? &c->dest_bytes : &c->source_bytes) = 0;
     return true;
 }
 
-static bool lists_are_valid(struct coll_call *c)
+static __attribute__((noinline)) bool lists_are_valid(struct coll_call *c)
 {
     const shmemx_host_blocks_t *b = c->coll->host_blocks;
     int n = c->team->n_pes, me = c->team->my_pe;
@@ -140,7 +134,8 @@ static bool lists_are_valid(struct coll_call *c)
 
 bool iso_check_numbers(struct coll_call *c)
 {
-    return type_and_op_are_valid(c) && partners_are_valid(c) && size_is_valid(c) && lists_are_valid(c);
+    bool listed = c->coll->kind == SHMEMX_ALLTOALLV || c->coll->splits != NULL;
+    return type_and_op_are_valid(c) && partners_are_valid(c) && size_is_valid(c) && (!listed || lists_are_valid(c));
 }
 
 /* ---- memory ---- */
@@ -174,7 +169,7 @@ static bool is_in_place(const struct coll_call *c)
     }
 }
 
-static bool blocks_are_valid(const struct coll_call *c, check_pointer_fn *place)
+static __attribute__((noinline)) bool blocks_are_valid(const struct coll_call *c, check_pointer_fn *place)
 {
     const shmemx_blocks_t *b = c->coll->blocks;
     if (b == NULL)
@@ -198,8 +193,8 @@ bool iso_check_memory(const struct coll_call *c, check_pointer_fn *place)
     if (call_is(c, REDUCES) && coll->op == SHMEMX_SCALED_SUM && coll->scale_from != NULL &&
         !place(c, "scale_from", coll->scale_from, 8))
         return false;
-    bool both = call_is(c, OF_TYPE) && c->dest_bytes > 0 && c->source_bytes > 0;
-    return !both || to >= from + c->source_bytes || from >= to + c->dest_bytes || is_in_place(c) ||
+    return to >= from + c->source_bytes || from >= to + c->dest_bytes || c->dest_bytes == 0 || c->source_bytes == 0 ||
+           !call_is(c, OF_TYPE) || is_in_place(c) ||
            iso_check_wrong(c, "dest %p (%zu bytes) and source %p (%zu bytes) overlap", coll->dest, c->dest_bytes,
                            coll->source, c->source_bytes);
 }

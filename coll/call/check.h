@@ -21,7 +21,10 @@ struct coll_call {
 
 /* "shmemx_coll_on_host, SHMEMX_BROADCAST: root 9 is outside 0..3". Always false. */
 bool iso_check_wrong(const struct coll_call *c, const char *format, ...) __attribute__((format(printf, 2, 3), cold));
-bool iso_check_range(const struct coll_call *c, const char *arg, int value, int most);
+static inline bool check_range(const struct coll_call *c, const char *arg, int value, int most)
+{
+    return (value >= 0 && value <= most) || iso_check_wrong(c, "%s %d is outside 0..%d", arg, value, most);
+}
 
 /* What a pointer may be there, which is not NULL. False after a sentence. */
 typedef bool check_pointer_fn(const struct coll_call *c, const char *arg, const void *addr, size_t alignment);

@@ -39,6 +39,8 @@ struct call_kind {
 extern const struct call_kind iso_call_kinds[CALL_ALL_KINDS];
 extern const char *const iso_call_kinds_of_tables[CALL_ALL_KINDS]; /* "allreduce" */
 
+#define CALL_ONE(...) +1 /* counts rows */
+
 /* ---- types: X(type, representation in kernels, in what the host combines it, bytes, alignment, what it is) ---- */
 
 enum call_number { INTEGER, REAL, COMPLEX };
@@ -60,7 +62,7 @@ enum call_number { INTEGER, REAL, COMPLEX };
     X(SHMEMX_FLOAT8_E4M3, e4m3, f32, 1, 1, REAL)  \
     X(SHMEMX_FLOAT8_E5M2, e5m2, f32, 1, 1, REAL)  \
     X(SHMEMX_BOOL, u8, u8, 1, 1, INTEGER)
-enum { CALL_TYPES_END = SHMEMX_BOOL + 1 };
+enum { CALL_TYPES_END = 0 CALL_TYPES(CALL_ONE) };
 struct call_type {
     const char *name;
     int32_t for_kernels; /* enum isod_elem */
@@ -81,7 +83,7 @@ extern const struct call_type iso_call_types[CALL_TYPES_END];
     X(SHMEMX_XOR, xor_reduce, INTEGER, NONE)         \
     X(SHMEMX_AVG, sum_reduce, REAL, BY_MEMBERS)      \
     X(SHMEMX_SCALED_SUM, sum_reduce, REAL, TIMES)
-enum { CALL_OPS_END = SHMEMX_SCALED_SUM + 1 };
+enum { CALL_OPS_END = 0 CALL_OPS(CALL_ONE) };
 struct call_op {
     const char *name;
     int32_t for_kernels;

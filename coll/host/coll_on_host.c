@@ -34,11 +34,12 @@ struct split_place {
 /* One call, on the stack of the caller. */
 struct host_call {
     const shmemx_coll_t *coll;
-    struct coll_call call;
+    struct coll_call *call;
     struct coll c;
     char *dest;
     const char *source;
-    coll_combine_fn *combine; /* reductions; of float for formats of 16 and 8 bits */
+    coll_combine_fn *combine; /* reductions */
+    bool is_short;            /* of formats of 16 and 8 bits, which are combined in float */
     struct running_sum sent, received; /* host_blocks */
     bool differs;                      /* host_blocks: not what a member sends, or expects */
     bool has_word;                     /* word.h */
@@ -53,14 +54,9 @@ struct host_call {
 
 /* ---- kinds and types ---- */
 
-static unsigned is(const struct host_call *h, unsigned what) { return call_is(&h->call, what); }
+static unsigned is(const struct host_call *h, unsigned what) { return call_is(h->call, what); }
 static bool is_root(const struct host_call *h) { return h->c.me == h->coll->root; }
 
-/* Combined in float. */
-static bool is_short_float(int type)
-{
-    return iso_call_types[type].is == REAL && iso_call_types[type].bytes < sizeof(float);
-}
 static bool is_scaled(const shmemx_coll_t *coll) { return iso_call_ops[coll->op].scaling != ISOD_SCALING_NONE; }
 
 /* ---- checks ---- */
@@ -68,31 +64,36 @@ static bool is_scaled(const shmemx_coll_t *coll) { return iso_call_ops[coll->op]
 /* The host cannot load from device memory, except on the CPU device. */
 static bool pointer_is_valid(const struct coll_call *c, const char *arg, const void *addr, size_t alignment)
 {
-    const struct segment *s = iso_segment_of(addr, 1);
+    const struct segment *s = strcmp(ISO_GPU, "cpu") == 0 ? NULL : iso_segment_of(addr, 1);
     (void)alignment; /* any */
-    return s == NULL || !s->on_device || strcmp(ISO_GPU, "cpu") == 0 ||
+    return s == NULL || !s->on_device ||
            iso_check_wrong(c, "%s %p is device memory; shmemx_coll_on_stream takes it", arg, addr);
 }
 
 static bool begin(struct host_call *h)
 {
     const shmemx_coll_t *coll = h->coll;
-    if (!iso_check_kind(&h->call, CALL, coll))
+    if (!iso_check_kind(h->call, CALL, coll))
         return false;
     if (coll->engines != 0)
-        return iso_check_wrong(&h->call, "engines is %d; copy engines are for device memory, so it is 0 here",
+        return iso_check_wrong(h->call, "engines is %d; copy engines are for device memory, so it is 0 here",
                                coll->engines);
     if (coll->signals != NULL || coll->signal_value != NULL || coll->chunk_bytes != 0)
         return iso_check_wrong(
-            &h->call, "signals, signal_value or chunk_bytes is given; they are for copy engines, so they are 0 here");
-    if (!iso_check_numbers(&h->call) || !iso_check_memory(&h->call, pointer_is_valid))
+            h->call, "signals, signal_value or chunk_bytes is given; they are for copy engines, so they are 0 here");
+    if (!iso_check_numbers(h->call) || !iso_check_memory(h->call, pointer_is_valid))
         return false;
-    struct team *team = h->call.team;
+    struct team *team = h->call->team;
     h->c = (struct coll){&team->slot, team->slot.views, 0, team->my_pe, team->n_pes, CALL, team};
     h->dest = (char *)coll->dest;
     h->source = (const char *)coll->source;
-    if (is(h, REDUCES))
-        h->combine = iso_reduce_combine(coll->type, coll->op);
+    h->is_short = is(h, REDUCES) && iso_call_types[coll->type].is == REAL && h->call->elem_bytes < sizeof(float);
+    h->combine = is(h, REDUCES) ? iso_reduce_combine(coll->type, coll->op) : NULL;
+    h->sent = h->received = (struct running_sum){0, 0};
+    h->split = (struct split_place){0, 0, 0};
+    h->word.call = h->pulled_at = 0;
+    h->differs = h->has_word = h->is_over = h->pulls = false;
+    h->rc = 0;
     return true;
 }
 
@@ -134,13 +135,13 @@ static void compare_pair(struct host_call *h, int m, struct slot_word *theirs)
         return;
     h->differs = true;
     if (hb != NULL && amount != hb->send_bytes[m])
-        (void)iso_check_wrong(&h->call, "host_blocks->send_bytes[%d] is %zu, but pe %d expects %" PRIu64 " bytes", m,
+        (void)iso_check_wrong(h->call, "host_blocks->send_bytes[%d] is %zu, but pe %d expects %" PRIu64 " bytes", m,
                               hb->send_bytes[m], pe, amount);
     else if (hb == NULL && ((pair & PAIR_SENDS) != 0) != (coll->from == m))
-        (void)iso_check_wrong(&h->call, "from is %d, but pe %d %s a block to this PE", coll->from, pe,
+        (void)iso_check_wrong(h->call, "from is %d, but pe %d %s a block to this PE", coll->from, pe,
                               (pair & PAIR_SENDS) != 0 ? "sends" : "does not send");
     else if (hb == NULL && ((pair & PAIR_EXPECTS) != 0) != (coll->to == m))
-        (void)iso_check_wrong(&h->call, "to is %d, but pe %d %s a block of this PE", coll->to, pe,
+        (void)iso_check_wrong(h->call, "to is %d, but pe %d %s a block of this PE", coll->to, pe,
                               (pair & PAIR_EXPECTS) != 0 ? "expects" : "does not expect");
     else
         h->differs = false;
@@ -231,7 +232,7 @@ static const char *outgoing(const struct host_call *h, int m)
     bool sends = is(h, TO_ROOT)  ? m == coll->root
                  : is(h, ROOTED) ? is_root(h)
                                  : coll->kind != SHMEMX_PERMUTE || m == coll->to;
-    return sends ? h->source + (is(h, MANY_FROM) ? (size_t)m * h->call.block : 0) : NULL;
+    return sends ? h->source + (is(h, MANY_FROM) ? (size_t)m * h->call->block : 0) : NULL;
 }
 static char *incoming(const struct host_call *h, int m)
 {
@@ -239,7 +240,7 @@ static char *incoming(const struct host_call *h, int m)
     bool comes = is(h, TO_ROOT)  ? is_root(h)
                  : is(h, ROOTED) ? m == coll->root
                                  : coll->kind != SHMEMX_PERMUTE || m == coll->from;
-    return comes ? h->dest + (is(h, MANY_TO) ? (size_t)m * h->call.block : 0) : NULL;
+    return comes ? h->dest + (is(h, MANY_TO) ? (size_t)m * h->call->block : 0) : NULL;
 }
 
 /* ---- long blocks: members read them where they lie (pull.h) ---- */
@@ -269,15 +270,15 @@ static bool pull_data(struct host_call *h)
     struct coll *c = &h->c;
     bool sends = !is(h, ROOTED) || is(h, TO_ROOT) || is_root(h);
     const struct pull_arrays arrays = {
-        {sends ? h->source : NULL, NULL}, {h->call.block * (is(h, MANY_FROM) ? (size_t)c->n : 1), 0}, false, 0};
-    if (h->call.block <= LONG_BYTES || !begin_pull(h, &arrays))
+        {sends ? h->source : NULL, NULL}, {h->call->block * (is(h, MANY_FROM) ? (size_t)c->n : 1), 0}, false, 0};
+    if (h->call->block <= LONG_BYTES || !begin_pull(h, &arrays))
         return false;
-    size_t at = is(h, MANY_FROM) ? (size_t)c->me * h->call.block : 0;
+    size_t at = is(h, MANY_FROM) ? (size_t)c->me * h->call->block : 0;
     for (int i = 1; i < c->n; i++) {
         int from = coll_other(c, i);
         char *to = incoming(h, from);
         if (to != NULL)
-            pull_read(h->pull, (struct pull_range){from, PULL_SOURCE, at, h->call.block}, to);
+            pull_read(h->pull, (struct pull_range){from, PULL_SOURCE, at, h->call->block}, to);
     }
     pull_end(h->pull);
     return true;
@@ -287,11 +288,11 @@ static void move_data(struct host_call *h)
 {
     struct coll *c = &h->c;
     if (outgoing(h, c->me) != NULL && incoming(h, c->me) != NULL)
-        coll_copy_own(incoming(h, c->me), outgoing(h, c->me), h->call.block);
+        coll_copy_own(incoming(h, c->me), outgoing(h, c->me), h->call->block);
     if (pull_data(h))
         return;
-    for (size_t at = 0; at < h->call.block && c->n > 1 && !h->is_over; at += ISO_STAGE_BYTES) {
-        size_t bytes = ISO_MIN(h->call.block - at, (size_t)ISO_STAGE_BYTES);
+    for (size_t at = 0; at < h->call->block && c->n > 1 && !h->is_over; at += ISO_STAGE_BYTES) {
+        size_t bytes = ISO_MIN(h->call->block - at, (size_t)ISO_STAGE_BYTES);
         begin_piece(h);
         for (int i = 1; i < c->n; i++) {
             const char *from = outgoing(h, coll_other(c, i));
@@ -347,7 +348,7 @@ static void expect(struct host_call *h, struct piece_head *head, int from)
     const shmemx_host_blocks_t *hb = h->coll->host_blocks;
     uint64_t bytes = hb->receive_bytes[from];
     if (bytes != head->bytes && !h->differs) {
-        (void)iso_check_wrong(&h->call, "host_blocks->receive_bytes[%d] is %zu, but pe %d sends %llu bytes", from,
+        (void)iso_check_wrong(h->call, "host_blocks->receive_bytes[%d] is %zu, but pe %d sends %llu bytes", from,
                               hb->receive_bytes[from], h->c.team->world_of[from], (unsigned long long)head->bytes);
         h->differs = true;
     }
@@ -462,10 +463,10 @@ union chunk {
 /* Elements as they are combined: where they lie, or in `room`. */
 static const void *widen(const struct host_call *h, const char *from, size_t nelems, union chunk *room)
 {
-    if (!is_short_float(h->coll->type)) {
+    if (!h->is_short) {
         if (((uintptr_t)from & (sizeof(long double) - 1)) == 0)
             return from;
-        return memcpy(room->bytes, from, nelems * h->call.elem_bytes);
+        return memcpy(room->bytes, from, nelems * h->call->elem_bytes);
     }
 #define WIDEN(type, name, T)                                    \
     case type:                                                  \
@@ -497,8 +498,8 @@ static void scale(const struct host_call *h, union chunk *sum, size_t nelems)
 
 static void narrow(const struct host_call *h, char *to, const union chunk *sum, size_t nelems)
 {
-    if (!is_short_float(h->coll->type)) {
-        memcpy(to, sum->bytes, nelems * h->call.elem_bytes);
+    if (!h->is_short) {
+        memcpy(to, sum->bytes, nelems * h->call->elem_bytes);
         return;
     }
 #define NARROW(type, name, T)                                 \
@@ -517,7 +518,7 @@ static void narrow(const struct host_call *h, char *to, const union chunk *sum, 
 static void combine(struct host_call *h, char *to, const char *own, size_t bytes)
 {
     union chunk sum, room;
-    size_t one = h->call.elem_bytes, most = CHUNK_BYTES / (is_short_float(h->coll->type) ? sizeof(float) : one) * one;
+    size_t one = h->call->elem_bytes, most = CHUNK_BYTES / (h->is_short ? sizeof(float) : one) * one;
     for (size_t at = 0; at < bytes; at += most) {
         size_t nelems = ISO_MIN(bytes - at, most) / one;
         for (int m = 0; m < h->c.n; m++) {
@@ -530,7 +531,7 @@ static void combine(struct host_call *h, char *to, const char *own, size_t bytes
             if (m > 0)
                 h->combine(&sum, &sum, operand, nelems);
             else if (operand != (const void *)&sum)
-                memcpy(&sum, operand, nelems * h->call.elem_bytes);
+                memcpy(&sum, operand, nelems * h->call->elem_bytes);
         }
         if (is_scaled(h->coll))
             scale(h, &sum, nelems);
@@ -566,13 +567,13 @@ static bool pull_start(struct host_call *h, size_t source, size_t dest, size_t s
 static void reduce_scatter(struct host_call *h)
 {
     struct coll *c = &h->c;
-    if (pull_start(h, h->call.block * (size_t)c->n, 0, h->call.block)) {
-        combine_pulled(h, h->dest, (size_t)c->me * h->call.block, h->call.block);
+    if (pull_start(h, h->call->block * (size_t)c->n, 0, h->call->block)) {
+        combine_pulled(h, h->dest, (size_t)c->me * h->call->block, h->call->block);
         pull_end(h->pull);
         return;
     }
-    for (size_t at = 0; at < h->call.block && !h->is_over; at += ISO_STAGE_BYTES) {
-        size_t bytes = ISO_MIN(h->call.block - at, (size_t)ISO_STAGE_BYTES);
+    for (size_t at = 0; at < h->call->block && !h->is_over; at += ISO_STAGE_BYTES) {
+        size_t bytes = ISO_MIN(h->call->block - at, (size_t)ISO_STAGE_BYTES);
         begin_piece(h);
         for (int i = 1; i < c->n; i++)
             send_piece(h, coll_other(c, i), outgoing(h, coll_other(c, i)) + at, bytes);
@@ -589,7 +590,7 @@ struct share {
 };
 static struct share share_of(const struct host_call *h, int m, size_t bytes)
 {
-    size_t n = (size_t)h->c.n, unit = ISO_MAX(h->call.elem_bytes, (size_t)ISO_LINE);
+    size_t n = (size_t)h->c.n, unit = ISO_MAX(h->call->elem_bytes, (size_t)ISO_LINE);
     size_t most = (bytes / n + (bytes % n != 0) + unit - 1) / unit * unit;
     size_t at = ISO_MIN((size_t)m * most, bytes);
     return (struct share){at, ISO_MIN(bytes - at, most)};
@@ -625,12 +626,12 @@ static void reduce_shares(struct host_call *h, size_t at, size_t bytes)
 /* The same at once, and each member reads for itself. */
 static void reduce_pulled(struct host_call *h)
 {
-    struct share mine = share_of(h, h->c.me, h->call.block);
+    struct share mine = share_of(h, h->c.me, h->call->block);
     combine_pulled(h, h->dest + mine.at, mine.at, mine.bytes);
     pull_meet(h->pull);
     for (int i = 1; i < h->c.n; i++) {
         int from = coll_other(&h->c, i);
-        struct share theirs = share_of(h, from, h->call.block);
+        struct share theirs = share_of(h, from, h->call->block);
         pull_read(h->pull, (struct pull_range){from, PULL_DEST, theirs.at, theirs.bytes}, h->dest + theirs.at);
     }
     pull_end(h->pull);
@@ -639,12 +640,12 @@ static void reduce_pulled(struct host_call *h)
 /* The root reads and combines all. */
 static bool reduce_at_root(struct host_call *h)
 {
-    const struct pull_arrays arrays = {{h->source, NULL}, {h->call.block, 0}, false, is_root(h) ? h->call.block : 0};
-    if (h->call.block <= LONG_BYTES || !begin_pull(h, &arrays))
+    const struct pull_arrays arrays = {{h->source, NULL}, {h->call->block, 0}, false, is_root(h) ? h->call->block : 0};
+    if (h->call->block <= LONG_BYTES || !begin_pull(h, &arrays))
         return false;
     h->pulls = true;
     if (is_root(h))
-        combine_pulled(h, h->dest, 0, h->call.block);
+        combine_pulled(h, h->dest, 0, h->call->block);
     pull_end(h->pull);
     return true;
 }
@@ -652,26 +653,26 @@ static bool reduce_at_root(struct host_call *h)
 static void reduce_all(struct host_call *h)
 {
     size_t most = (size_t)h->c.n * ISO_STAGE_BYTES;
-    if (h->call.block <= SHORT_BYTES) { /* all of it to each member that gets the result */
+    if (h->call->block <= SHORT_BYTES) { /* all of it to each member that gets the result */
         bool all = h->coll->kind != SHMEMX_REDUCE;
         begin_piece(h);
         for (int i = 1; i < h->c.n; i++) {
             int to = coll_other(&h->c, i);
-            send_piece(h, to, all || to == h->coll->root ? h->source : NULL, h->call.block);
+            send_piece(h, to, all || to == h->coll->root ? h->source : NULL, h->call->block);
         }
         if (have_come(h) && (all || is_root(h)))
-            combine(h, h->dest, h->source, h->call.block);
+            combine(h, h->dest, h->source, h->call->block);
         return;
     }
     if (h->coll->kind == SHMEMX_REDUCE) {
         if (reduce_at_root(h))
             return;
-    } else if (pull_start(h, h->call.block, h->call.block, share_of(h, 0, h->call.block).bytes)) {
+    } else if (pull_start(h, h->call->block, h->call->block, share_of(h, 0, h->call->block).bytes)) {
         reduce_pulled(h);
         return;
     }
-    for (size_t at = 0; at < h->call.block && !h->is_over; at += most)
-        reduce_shares(h, at, ISO_MIN(h->call.block - at, most));
+    for (size_t at = 0; at < h->call->block && !h->is_over; at += most)
+        reduce_shares(h, at, ISO_MIN(h->call->block - at, most));
 }
 
 /* ---- splits: packed on the way. A piece is a range of a packed block ---- */
@@ -686,7 +687,7 @@ struct packing {
 static void copy_splits(struct host_call *h, const struct packing *p, bool pack)
 {
     const shmemx_splits_t *s = h->coll->splits;
-    size_t one = h->call.elem_bytes, at = p->at, end = p->at + p->bytes;
+    size_t one = h->call->elem_bytes, at = p->at, end = p->at + p->bytes;
     for (struct split_place k = h->split; at < end; k.i++) {
         size_t bytes = s->nelems[k.i] * one, stop = ISO_MIN(k.begin + bytes, end);
         k.at = s->offset != NULL ? s->offset[k.i] : k.at;
@@ -740,10 +741,10 @@ static void move_splits(struct host_call *h)
     struct split_place *k = &h->split;
     size_t all = 0;
     for (size_t i = 0; i < s->n; i++)
-        all += s->nelems[i] * h->call.elem_bytes;
+        all += s->nelems[i] * h->call->elem_bytes;
     for (size_t at = 0; at < all && !h->is_over; at += ISO_STAGE_BYTES) {
-        for (; k->i < s->n && k->begin + s->nelems[k->i] * h->call.elem_bytes <= at; k->i++) {
-            k->begin += s->nelems[k->i] * h->call.elem_bytes;
+        for (; k->i < s->n && k->begin + s->nelems[k->i] * h->call->elem_bytes <= at; k->i++) {
+            k->begin += s->nelems[k->i] * h->call->elem_bytes;
             k->at = (s->offset != NULL ? s->offset[k->i] : k->at) + s->nelems[k->i];
         }
         if (is(h, REDUCES))
@@ -777,9 +778,9 @@ static int run(struct host_call *h)
         return iso_barrier_sync(h->c.team, CALL);
     if (kind == SHMEMX_ALLTOALLV)
         move_blocks(h);
-    else if (syncs || (h->call.block == 0 && ISO->debug))
+    else if (syncs || (h->call->block == 0 && ISO->debug))
         move_nothing(h);
-    else if (h->call.block == 0)
+    else if (h->call->block == 0)
         return 0;
     else if (h->coll->splits != NULL)
         move_splits(h);
@@ -796,7 +797,11 @@ SHMEM_API(shmemx_coll_on_host, pshmemx_coll_on_host);
 int pshmemx_coll_on_host(const shmemx_coll_t *coll)
 {
     struct pull pull;
-    struct host_call h = {.coll = coll, .pull = &pull};
+    struct coll_call call;
+    struct host_call h; /* an initializer would zero it whole, which a short call feels */
+    h.coll = coll;
+    h.call = &call;
+    h.pull = &pull;
     int rc = iso_enter(CALL);
     if (rc == 0 && !begin(&h))
         rc = -EINVAL;

@@ -62,7 +62,7 @@ static void fill_sizes(struct stream_call *c)
 static bool engines_are_valid(const struct stream_call *c)
 {
     const shmemx_coll_t *coll = c->call.coll;
-    if (!iso_check_range(&c->call, "engines", coll->engines, 1))
+    if (!check_range(&c->call, "engines", coll->engines, 1))
         return false;
     if (coll->engines != 0 && !is(c, HAS_ENGINES))
         return iso_check_wrong(&c->call, "engines is 1; only fcollect without splits, alltoall, broadcast and permute "
@@ -84,7 +84,7 @@ static bool begin(struct stream_call *c, const shmemx_coll_t *coll, shmemx_strea
     c->stream = stream;
     c->device = iso_device_running(API);
     if (c->device == NULL || !iso_check_kind(&c->call, API, coll) ||
-        !iso_check_range(&c->call, "slot", coll->slot, ISO_SLOTS_OF_USERS - 1) || !iso_check_numbers(&c->call))
+        !check_range(&c->call, "slot", coll->slot, ISO_SLOTS_OF_USERS - 1) || !iso_check_numbers(&c->call))
         return false;
     if (c->call.block >= MOST_BLOCK_BYTES)
         return iso_check_wrong(&c->call,
