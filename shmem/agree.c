@@ -4,7 +4,7 @@
 #include "agree.h"
 #include "../bootstrap/log.h"
 #include "../device/api/state.h"
-#include "gpu/device.h"
+#include "../device/api/state.h"
 #include "inbox.h"
 #include "node/peer.h"
 #include "segment.h"
@@ -227,7 +227,7 @@ int iso_agree_outcome(struct team *team, int rc, const char *sentence, const cha
  * grant of the key at a time. */
 int iso_first_call_begin(struct first_call *f, struct team *team, int number, const char *call)
 {
-    int slot = iso_handle_slot_of_users(number);
+    int slot = iso_slot_of_users(number);
     if (ISO->thread_level != SHMEM_THREAD_MULTIPLE && iso_agree_same(team, call, "slot", slot) != 0)
         return -EINVAL; /* where threads take turns, members in different first calls wait for ever */
     uint64_t split = (uint64_t)(uint32_t)team->slot.index << 32 | (uint32_t)number;

@@ -9,7 +9,7 @@
 #include "gpu/device.h"
 #include "mapping.h"
 #include "team_offer.h"
-#include "ops/order.h"
+#include "transport/order.h"
 #include "transport/transport.h"
 
 #include <errno.h>
@@ -98,7 +98,7 @@ static void describe_peer(struct segment *s, size_t offset, int pe, const struct
     struct pages theirs = whole_pages((uintptr_t)offer->base, (size_t)offer->len);
     p->base = (char *)(uintptr_t)offer->base + offset;
     if (peer->threaded)
-        p->cpu_ptr = peer->transport->by_pointer ? p->base : NULL;
+        p->cpu_ptr = peer->by_pointer ? p->base : NULL;
     else if (!s->staged && mapped != NULL)
         p->cpu_ptr = mapped + (p->base - theirs.base);
 }

@@ -3,7 +3,7 @@
  * made-up handle is noticed. Between PEs that share pointers a context has nothing outstanding but the order of
  * stores; what a transport needs per context hangs off it. */
 
-#include "ops/order.h"
+#include "transport/order.h"
 
 #include <errno.h>
 #include <stdlib.h>

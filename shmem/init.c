@@ -12,7 +12,7 @@
 #include "memory.h"
 #include "node/channel.h"
 #include "node/wait.h"
-#include "ops/order.h"
+#include "transport/order.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -9,7 +9,7 @@
 #include "alloc.h"
 #include "gpu/device.h"
 #include "memory.h"
-#include "ops/order.h"
+#include "transport/order.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -306,7 +306,7 @@ int pshmemx_address_info(const void *addr, shmemx_address_info_t *info)
     struct alloc *alloc = s->kind == SEGMENT_HEAP     ? ISO->alloc
                           : s->kind == SEGMENT_DEVICE ? ISO->device->alloc
                                                       : s->alloc;
-    size_t front = !is_heap ? 0 : s->on_device ? ISO->device->control_bytes : iso_memory_heap_start();
+    size_t front = !is_heap ? 0 : s->on_device ? ISO->device->control_bytes : iso_segment_heap_start();
     size_t at = (size_t)((const char *)addr - s->base);
     struct alloc_object object;
     if (alloc != NULL && at >= front && iso_alloc_find(alloc, at - front, &object)) {

@@ -10,7 +10,7 @@
 #include "alloc.h"
 #include "gpu/device.h"
 #include "memory.h"
-#include "ops/order.h"
+#include "transport/order.h"
 #include "transport/transport.h"
 
 #include <errno.h>
@@ -54,7 +54,7 @@ static struct heap host_heap(void)
                      "SHMEM_SYMMETRIC_SIZE",
                      &ISO->segments[SEGMENT_INDEX_HEAP],
                      ISO->alloc,
-                     iso_memory_heap_start(),
+                     iso_segment_heap_start(),
                      fill_host,
                      NULL};
     return h;
@@ -82,7 +82,7 @@ static char *objects_of(const struct heap *h) { return h->segment->base + h->sta
 int iso_memory_start(void)
 {
     struct segment *heap = &ISO->segments[SEGMENT_INDEX_HEAP];
-    size_t start = iso_memory_heap_start();
+    size_t start = iso_segment_heap_start();
     if (heap->len <= start) {
         log_error("shmem_init: a heap of %zu bytes has no room for objects behind its %zu bytes of control area",
                   heap->len, start);

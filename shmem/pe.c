@@ -261,6 +261,7 @@ static int choose_transports(const struct row *rows)
         struct peer *p = &self->peers[pe];
         const char *why = NULL;
         p->transport = iso_transport_choose(p, &why);
+        p->by_pointer = p->transport != NULL && p->transport->by_pointer;
         if (p->transport != NULL)
             continue;
         log_error("shmem_init: pe %d is on node %s and this PE on node %s: %s; start all PEs on one host, or set "
@@ -391,7 +392,7 @@ int iso_pe_start_segments(const struct row *rows)
 {
     ISO->control_bytes = iso_slot_control_bytes(ISO->n_pes);
     size_t heap = heap_cap(rows);
-    return iso_segment_start(iso_memory_heap_start() + heap, iso_pe_part_bytes(heap, (size_t)rows[0].local_wish));
+    return iso_segment_start(iso_segment_heap_start() + heap, iso_pe_part_bytes(heap, (size_t)rows[0].local_wish));
 }
 
 static void close_listener(struct state *self)

@@ -11,6 +11,7 @@
 
 #include <pthread.h>
 
+struct agent;
 struct alloc;
 struct channel;
 struct collectives;
@@ -34,7 +35,9 @@ struct hooks_above {
     bool (*rest)(uint64_t ns);
     int (*lock_holder)(const struct segment *segment, size_t offset); /* for reports: iso_lock_holder. Set by pe.c */
     void (*drain_rings)(const char *call); /* for fence and quiet, when a kernel has used a ring. Set by proxy.c */
-    /* For teams, while a device runs: see iso_handles_finish_team. Set by handle.c. */
+    /* For teams, once a device has run. Set by handle.c. finish: before the team is destroyed, collective over it; no
+     * kernel of any member uses its memory when it returns. forget: when it is destroyed. set_timeout: slot.timeout_ns
+     * has changed, which kernels are told. */
     void (*finish_team)(struct team *team, const char *call);
     void (*forget_team)(struct team *team);
     void (*set_timeout)(const struct team *team);
@@ -80,6 +83,7 @@ struct state {
     struct verbs *verbs;     /* transport/verbs.c; NULL likewise */
 
     struct device *device;   /* device.h; NULL before shmemx_device_init */
+    struct agent *agent;     /* transport/device_agent.c; NULL: no device runs */
     uint64_t *ring_used;     /* atomic; to a word that is 1 once a kernel has posted to a ring; NULL: no device runs */
     struct control *control; /* this PE's */
     size_t control_bytes;

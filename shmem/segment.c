@@ -11,10 +11,8 @@
 #include "alloc.h"
 #include "data_segment.h"
 #include "gpu/device.h"
-#include "memory.h"
 #include "node/node_file.h"
 #include "node/wait.h"
-#include "transport/transport.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -69,7 +67,7 @@ static int map_heap(struct segment *heap, size_t heap_bytes)
      * promise does not depend on luck. Where the address space is limited, the power is smaller, but at least 2 MiB for
      * huge pages. */
     const size_t least = (size_t)2 << 20;
-    size_t start = iso_memory_heap_start(), align = (size_t)1 << 30;
+    size_t start = iso_segment_heap_start(), align = (size_t)1 << 30;
 #ifndef __SANITIZE_THREAD__ /* its part of the address space is small, and going beyond ends the process */
     while (align < bytes)
         align *= 2;
@@ -110,7 +108,7 @@ static void set_peer(struct segment *segment, int pe, char *base)
 {
     struct segment_peer *peer = &segment->peers[pe];
     const struct peer *owner = &ISO->peers[pe];
-    bool in_place = pe == ISO->my_pe || (owner->threaded && owner->transport->by_pointer);
+    bool in_place = pe == ISO->my_pe || (owner->threaded && owner->by_pointer);
     peer->base = base;
     peer->cpu_ptr = in_place ? base : NULL;
 }
@@ -136,7 +134,7 @@ int iso_segment_start(size_t heap_bytes, size_t part_bytes)
     int rc = map_heap(&self->segments[SEGMENT_INDEX_HEAP], heap_bytes);
     if (rc != 0)
         return rc;
-    self->segments[SEGMENT_INDEX_HEAP].limit = iso_memory_heap_start(); /* other nodes may come before we allocate */
+    self->segments[SEGMENT_INDEX_HEAP].limit = iso_segment_heap_start(); /* other nodes may come before we allocate */
 
     const struct data_segment *data = iso_data_segment();
     struct segment *globals = &self->segments[SEGMENT_INDEX_DATA];
@@ -236,8 +234,7 @@ static int map_first(const struct segment *segment, int pe)
 static bool may_be_mapped(const struct segment *segment, int pe)
 {
     const struct peer *peer = &ISO->peers[pe];
-    return segment->kind <= SEGMENT_DATA && segment->limit != 0 && peer->local && !peer->threaded &&
-           peer->transport->by_pointer;
+    return segment->kind <= SEGMENT_DATA && segment->limit != 0 && peer->local && !peer->threaded && peer->by_pointer;
 }
 
 /* A part is where its heap is, which is at `heap`; NULL: not mapped. Relaxed: all threads store the same. */
@@ -392,7 +389,7 @@ static ISO_COLD void check_object(const char *call, const char *arg, const char 
     bool on_device = (size_t)(addr - device->base) < device->len;
     const struct segment *heap = on_device ? device : &self->segments[SEGMENT_INDEX_HEAP];
     struct alloc *alloc = on_device ? self->device->alloc : self->alloc;
-    size_t start = on_device ? self->device->control_bytes : iso_memory_heap_start();
+    size_t start = on_device ? self->device->control_bytes : iso_segment_heap_start();
     size_t in_heap = (size_t)(addr - heap->base), offset = in_heap - start;
     struct alloc_object object;
     if (in_heap >= heap->len || len == 0 || (in_heap < start && on_device))

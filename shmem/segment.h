@@ -122,6 +122,13 @@ int iso_segment_free_number(int from); /* the lowest one at or above `from` that
 
 /* ---- start and end; peers ---- */
 
+/* The first object of the heap lies behind the control area, at this offset of the heap segment. */
+ISO_INLINE size_t iso_segment_heap_start(void)
+{
+    const size_t huge = (size_t)2 << 20;
+    return (ISO->control_bytes + huge - 1) & ~(huge - 1);
+}
+
 /* Heap with its two parts of part_bytes each, and data segment, of this PE; peers' pointers come by pe.c. */
 int iso_segment_start(size_t heap_bytes, size_t part_bytes);
 /* Once it is known where `heap` is for all PEs: its part at [at, at + len) from the heap's base. 0 or -errno. */

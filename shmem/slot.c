@@ -11,7 +11,7 @@
 #include "../bootstrap/log.h"
 #include "node/peer.h"
 #include "node/wait.h"
-#include "ops/order.h"
+#include "transport/order.h"
 
 #include <assert.h>
 #include <errno.h>

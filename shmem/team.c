@@ -3,8 +3,7 @@
  * teams that it belongs to. A handle is index and generation, so a destroyed or made-up handle is found out. */
 #include "agree.h"
 #include "collectives.h"
-#include "gpu/device.h"
-#include "ops/order.h"
+#include "transport/order.h"
 #include "slot.h"
 #include "../bootstrap/log.h"
 
@@ -234,7 +233,8 @@ static void destroy(struct team *team)
 {
     iso_ctx_destroy_of_team(team);
     ISO->coll->streams.forget_team(team);
-    iso_handles_forget_team(team);
+    if (ISO->above.forget_team != NULL)
+        ISO->above.forget_team(team);
     team->handle = (shmem_team_t)((uintptr_t)team->handle + TEAMS_MAX); /* dead at once */
     close_team(team);
 }
@@ -380,7 +380,8 @@ int pshmemx_team_set_timeout(shmem_team_t handle, double seconds)
     else if (seconds > 0 && seconds < 1e9) /* 30 years */
         timeout_ns = (uint64_t)(seconds * 1e9) + 1;
     __atomic_store_n(&team->slot.timeout_ns, timeout_ns, __ATOMIC_RELAXED);
-    iso_handles_set_timeout(team);
+    if (ISO->above.set_timeout != NULL)
+        ISO->above.set_timeout(team);
     return 0;
 }
 
@@ -469,7 +470,8 @@ void pshmem_team_destroy(shmem_team_t handle)
     if (team == &ISO->world || team == &ISO->shared)
         iso_fatal(__func__, "SHMEM_TEAM_WORLD and SHMEM_TEAM_SHARED cannot be destroyed");
     iso_ctx_destroy_of_team(team);
-    iso_handles_finish_team(team, __func__);
+    if (ISO->above.finish_team != NULL)
+        ISO->above.finish_team(team, __func__);
     iso_barrier_sync(team, __func__); /* nobody is inside a collective of this slot any more */
     destroy(team);
 }

@@ -6,7 +6,7 @@
  * member, so calls are compared as long as the members are no further apart. A call that is captured leaves its note at
  * its capture; replays leave none. Invariant: a note is whole when its number is there and its sum is right.
  * Called by coll_stream.c and stream_slot.c. */
-#include "../../shmem/ops/order.h"
+#include "../../shmem/transport/order.h"
 #include "../stream/coll_stream.h"
 #include "word.h"
 

@@ -9,7 +9,7 @@
 #include "../../device/api/half_device.h"
 #include "../../include/shmemx_coll.h"
 #include "../../shmem/agree.h"
-#include "../../shmem/ops/order.h"
+#include "../../shmem/transport/order.h"
 #include "../call/check.h"
 #include "../call/word.h"
 #include "pull.h"

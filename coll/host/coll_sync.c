@@ -2,7 +2,7 @@
 /* shmem_barrier_all, shmem_sync_all, shmem_team_sync, and the deprecated shmem_barrier and shmem_sync on active sets
  * (sections 9.10.1 to 9.10.4). The barrier itself is shmem/barrier.c. */
 #include "../../shmem/agree.h"
-#include "../../shmem/ops/order.h"
+#include "../../shmem/transport/order.h"
 #include "coll.h"
 
 /* The operations that a barrier completes before it synchronises. Among the PEs that take part, the barrier's own

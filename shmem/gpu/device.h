@@ -8,6 +8,7 @@
 #include "../../device/api/state.h"
 #include "../../device/gpu.h"
 #include "../../include/shmemx.h"
+#include "../agree.h"
 #include "../alloc.h"
 #include "../node/peer.h"
 #include "../transport/device_agent.h"
@@ -17,7 +18,6 @@
 struct grow;    /* device_grow.c */
 struct handles; /* handle.c */
 struct proxy;   /* proxy.c */
-struct agent;   /* transport/device_agent.c */
 
 /* Blocks of memory of which pieces are handed out (device_pool.c). */
 struct device_pool {
@@ -59,7 +59,6 @@ struct device {
     int device_peers;      /* local PEs that use the same device, this one among them */
     pthread_mutex_t lock;  /* control, handles */
     struct device_pool images, told; /* of handles; of words by which streams tell what they wait for */
-    struct agent *agent;
     struct handles *handles;
     struct proxy *proxy;
     void *streams; /* coll: collectives on streams, atomic; NULL: none was called */
@@ -161,32 +160,8 @@ void iso_pool_close(struct device *d, struct device_pool *pool);
 
 int iso_handles_start(struct device *device); /* the world's image */
 void iso_handles_stop(struct device *device);
-/* By teams, which are below this room: handle.c has the functions. Before the team is destroyed, collective over it: no
- * kernel of any member uses its memory when it returns. */
-ISO_INLINE void iso_handles_finish_team(struct team *team, const char *call)
-{
-    if (ISO->device != NULL && ISO->device->handles != NULL)
-        ISO->above.finish_team(team, call);
-}
-ISO_INLINE void iso_handles_forget_team(struct team *team) /* when it is destroyed */
-{
-    if (ISO->device != NULL && ISO->device->handles != NULL)
-        ISO->above.forget_team(team);
-}
-ISO_INLINE void iso_handles_set_timeout(const struct team *team) /* slot.timeout_ns has changed: kernels are told */
-{
-    if (ISO->device != NULL && ISO->device->handles != NULL)
-        ISO->above.set_timeout(team);
-}
 /* The handle of a team's slot; the first time collective over the team, as a first call (agree.h). 0 or -errno after a
- * sentence. Slots from ISO_SLOTS_OF_USERS on are the library's own: that of barrier and sync on streams, used by one
- * block; and one of collectives on streams for each slot of users. */
-#define ISO_SLOTS_OF_USERS 256
-enum { ISO_SLOT_ON_STREAM = ISO_SLOTS_OF_USERS, ISO_SLOT_STREAM_FIRST };
-ISO_INLINE int iso_handle_slot_of_users(int slot) /* for messages */
-{
-    return slot < ISO_SLOT_STREAM_FIRST ? slot : slot - ISO_SLOT_STREAM_FIRST;
-}
+ * sentence. */
 /* SHMEM_DEBUG=1: behind slot memory, for each member some notes on its calls (coll/call/notes.c). */
 enum { ISO_HANDLE_NOTES = 64, ISO_HANDLE_NOTE_BYTES = 128 };
 int iso_handle_open(struct team *team, int slot, shmemd_t *handle, const char *call);

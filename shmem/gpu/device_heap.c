@@ -93,8 +93,7 @@ static int meet(struct device *d, const char *call)
         bool same = strcmp(id, d->info->id) == 0;
         d->device_peers += same;
         /* The transport's word counts too: the test double hides peers' pointers. */
-        d->reaches[i] = pe == self->my_pe ||
-                        (self->peers[pe].transport->by_pointer && (same || iso_gpu_reaches(d->gpu, id)));
+        d->reaches[i] = pe == self->my_pe || (self->peers[pe].by_pointer && (same || iso_gpu_reaches(d->gpu, id)));
     }
     free(theirs);
     return rc;

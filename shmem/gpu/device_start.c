@@ -31,7 +31,7 @@ static void take_down(struct device *d)
     for (int i = ISO->n_segments - 1; i >= SEGMENT_INDEX_FREE; i--)
         if (ISO->segments[i].on_device)
             iso_device_buffer_forget(&ISO->segments[i]);
-    iso_agent_stop(d);
+    iso_agent_stop();
     iso_pool_close(d, &d->images);
     iso_pool_close(d, &d->told);
     iso_grow_stop(d);
@@ -66,6 +66,8 @@ int iso_device_leave(const char *call)
     return rc == -ETIMEDOUT ? rc : 0;
 }
 
+static int start_agent(struct device *d) { return iso_agent_start(d->gpu); }
+
 int iso_device_start(const char *call)
 {
     struct state *self = ISO;
@@ -83,7 +85,7 @@ int iso_device_start(const char *call)
     pthread_mutex_init(&d->grow_lock, NULL);
     self->device = d;
     rc = iso_heap_open(d, call);
-    int (*const parts[])(struct device *) = {iso_engines_start, iso_agent_start, iso_proxy_start, iso_handles_start,
+    int (*const parts[])(struct device *) = {iso_engines_start, start_agent, iso_proxy_start, iso_handles_start,
                                              self->coll->streams.start};
     for (size_t i = 0; rc == 0 && i < sizeof parts / sizeof parts[0]; i++)
         rc = iso_device_agree(call, parts[i](d), "cannot start what serves its kernels");

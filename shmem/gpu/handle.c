@@ -9,7 +9,7 @@
 #include "../../bootstrap/log.h"
 #include "../agree.h"
 #include "../collectives.h"
-#include "../ops/order.h"
+#include "../transport/order.h"
 #include "device.h"
 
 #include "../../device/api/ring.h"
@@ -313,7 +313,7 @@ static int write_image(struct device *d, struct handle *h, const struct handle_m
     h->image.inbox_bytes = inbox_bytes_of(h->team->n_pes);
     h->image.team = iso_handle_team_number(h->team);
     h->image.deadline_ns = __atomic_load_n(&h->team->slot.timeout_ns, __ATOMIC_RELAXED);
-    h->image.slot = iso_handle_slot_of_users(h->slot);
+    h->image.slot = iso_slot_of_users(h->slot);
     h->image.world_of = (int32_t *)(void *)(at + l.world_of);
     h->image.heaps = (char **)(void *)(at + l.heaps);
     h->image.memory = (char **)(void *)(at + l.memory);
@@ -493,6 +493,8 @@ static void finish_team(struct team *team, const char *call)
 {
     struct device *d = ISO->device;
     bool gave_up = false;
+    if (d == NULL || d->handles == NULL)
+        return;
     int handles = count_handles(d, team, &gave_up);
     if (handles == 0 && !ISO->coll->streams.has_pairs(team))
         return;
@@ -536,6 +538,8 @@ static void set_timeout(const struct team *team)
 {
     struct device *d = ISO->device;
     uint64_t own = __atomic_load_n(&team->slot.timeout_ns, __ATOMIC_RELAXED);
+    if (d == NULL || d->handles == NULL)
+        return;
     pthread_mutex_lock(&d->lock);
     for (int i = 0; i < HANDLE_LISTS; i++)
         for (struct handle *h = d->handles->lists[i]; h != NULL; h = h->next)
@@ -550,6 +554,8 @@ static void forget_team(struct team *team)
 {
     struct device *d = ISO->device;
     struct handle *gone = NULL;
+    if (d == NULL || d->handles == NULL)
+        return;
     pthread_mutex_lock(&d->lock);
     for (int i = 0; i < HANDLE_LISTS; i++)
         for (struct handle **at = &d->handles->lists[i]; *at != NULL;) {

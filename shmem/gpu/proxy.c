@@ -10,8 +10,8 @@
 #include "../../bootstrap/yield.h"
 #include "../collectives.h"
 #include "../node/wait.h"
-#include "../ops/order.h"
-#include "../ops/word.h"
+#include "../transport/order.h"
+#include "../transport/word.h"
 #include "device.h"
 
 #include "../../device/api/ring.h"
@@ -25,10 +25,10 @@
 
 #define T word32
 #define DIRECT direct32
-#include "../ops/amo_direct.h"
+#include "../transport/amo_direct.h"
 #define T word64
 #define DIRECT direct64
-#include "../ops/amo_direct.h"
+#include "../transport/amo_direct.h"
 
 #define BATCH 64         /* entries of one ring before the next ring's turn */
 #define SPIN_NS 20000u   /* after the last entry: with a core of its own */

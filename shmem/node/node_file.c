@@ -4,10 +4,9 @@
  * before its process: then the process itself is asked. One PE of those that wait looks at all others, every 10 ms.
  * Invariant: exit_begun is set before a PE that ends the job exits, so its end is not taken for a death. */
 #include "node_file.h"
+#include "peer.h"
 #include "../../bootstrap/log.h"
 #include "../../bootstrap/memory_file.h"
-#include "../memory.h"
-#include "../transport/transport.h"
 #include "wait.h"
 
 #include <errno.h>
@@ -31,7 +30,7 @@ static size_t control_stride(void)
 #ifdef ISO_PES_AS_THREADS
     return 0;
 #else
-    return iso_memory_heap_start();
+    return iso_segment_heap_start();
 #endif
 }
 
@@ -174,7 +173,7 @@ void iso_node_learn(void)
         peer->threaded = i != self->my_local && named && peer->pid == (int)getpid();
         if (i == self->my_local)
             continue;
-        if (peer->transport->by_pointer)
+        if (peer->by_pointer)
             peer->control = control_stride() == 0 ? (char *)(uintptr_t)member->heap_base
                                                   : (char *)self->node + control_offset(i);
     }

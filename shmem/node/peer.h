@@ -29,6 +29,7 @@ struct peer {
     int pid;                               /* of local peers; 0: of another namespace */
     char *control;                         /* its control area, mapped here; NULL: not reached by pointer */
     const struct transport_ops *transport; /* for what pointers do not reach; never NULL after init */
+    bool by_pointer;                       /* of the transport: this PE maps its segments */
     char host[64];
     char node[64];
 };

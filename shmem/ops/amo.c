@@ -5,14 +5,14 @@
  * and double need no code of their own. By pointer the non-blocking forms are the blocking ones: the value is there at
  * once. */
 #include "target.h"
-#include "word.h"
+#include "../transport/word.h"
 
 #define T word32
 #define DIRECT direct32
-#include "amo_direct.h"
+#include "../transport/amo_direct.h"
 #define T word64
 #define DIRECT direct64
-#include "amo_direct.h"
+#include "../transport/amo_direct.h"
 
 ISO_INLINE uint64_t direct(char *at, struct amo op)
 {

@@ -9,7 +9,7 @@
 #include "../node/peer.h"
 #include "../node/wait.h"
 #include "lock.h"
-#include "order.h"
+#include "../transport/order.h"
 
 _Static_assert(sizeof(long) == 8, "a lock is two 32-bit counters in one long");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "`serving` is the half at the address of the long");

@@ -3,7 +3,7 @@
  * need a processor fence and nothing else (iso_fence, iso_quiet in order.h). A context asks its transport only when
  * it has sent something there. By the specification, a call on an invalid context does nothing. */
 
-#include "order.h"
+#include "../transport/order.h"
 
 /* Operations of kernels that have ended count as the default context's. The proxy sends them over its own context, so
  * a fence waits for them too. */

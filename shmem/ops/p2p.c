@@ -5,7 +5,7 @@
  * the caller's own address, for every kind of host memory; the agent reads words of device memory. */
 #include "../node/wait.h"
 #include "target.h"
-#include "word.h"
+#include "../transport/word.h"
 
 /* ---- keys ---- */
 

@@ -4,7 +4,7 @@
  * iso_far_ decides how the bytes move (pointer, agent, transport). A put by pointer is complete at the target when the
  * copy ends, so there the non-blocking forms are the blocking ones. */
 #include "target.h"
-#include "word.h"
+#include "../transport/word.h"
 
 #include <string.h>
 

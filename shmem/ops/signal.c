@@ -2,9 +2,9 @@
 /* Put with signal, signal_set, signal_add, signal_fetch (section 9.8). The order data before signal is made here, for
  * each pair of paths: both by pointer, a release on the signal word; one of them by a transport or in device memory,
  * see put_signal_slow. */
-#include "order.h"
+#include "../transport/order.h"
 #include "target.h"
-#include "word.h"
+#include "../transport/word.h"
 
 #include <string.h>
 

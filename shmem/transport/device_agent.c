@@ -5,7 +5,9 @@
  * so that no copy synchronises the device or waits for one that does. A copy or an atomic is done on return.
  * Called by transport.c, memory.c, p2p.c, proxy.c. */
 #include "../../bootstrap/log.h"
-#include "../gpu/device.h"
+#include "../../device/api/state.h"
+#include "../../device/gpu.h"
+#include "device_agent.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -21,7 +23,7 @@ struct stage {
 
 struct agent {
     pthread_mutex_t lock;
-    struct device *device;
+    struct gpu *gpu;
     struct stage stages[STAGES];
     uint64_t *old; /* pinned: what an atomic saw; the host's address */
     uint64_t *old_for_kernels;
@@ -33,7 +35,7 @@ extern void isod_word_kernel(void); /* device/agent_kernels.c */
  * returns the job is broken, so nothing relies on what was to be copied. */
 static ISO_COLD void fail(const struct agent *a, const char *what)
 {
-    (void)iso_refuse_alone("the copy agent", "%s failed: %s", what, iso_gpu_error(a->device->gpu));
+    (void)iso_refuse_alone("the copy agent", "%s failed: %s", what, iso_gpu_error(a->gpu));
 }
 
 /* ---- copies ---- */
@@ -57,18 +59,18 @@ static enum agent_side side_of(const struct agent *a, const void *addr)
                 return AGENT_DEVICE;
         }
     }
-    return iso_gpu_pointer_kind(a->device->gpu, addr) == GPU_POINTER_HOST ? AGENT_HOST : AGENT_DEVICE;
+    return iso_gpu_pointer_kind(a->gpu, addr) == GPU_POINTER_HOST ? AGENT_HOST : AGENT_DEVICE;
 }
 
 static void enqueue(struct agent *a, struct stage *s, void *dest, const void *source, size_t len)
 {
-    if (iso_gpu_copy(a->device->gpu, dest, source, len, s->stream) != 0)
+    if (iso_gpu_copy(a->gpu, dest, source, len, s->stream) != 0)
         fail(a, "a copy");
 }
 
 static void wait_for(struct agent *a, struct stage *s)
 {
-    if (iso_gpu_stream_wait(a->device->gpu, s->stream) != 0)
+    if (iso_gpu_stream_wait(a->gpu, s->stream) != 0)
         fail(a, "waiting for a copy");
 }
 
@@ -109,7 +111,7 @@ void iso_agent_copy(void *dest, const void *source, size_t len)
 
 void iso_agent_move(void *dest, enum agent_side to, const void *source, enum agent_side from, size_t len)
 {
-    struct agent *a = ISO->device->agent;
+    struct agent *a = ISO->agent;
     if (len == 0 || dest == source)
         return;
     to = to != AGENT_UNKNOWN ? to : side_of(a, dest);
@@ -120,7 +122,7 @@ void iso_agent_move(void *dest, enum agent_side to, const void *source, enum age
     }
     if (to == AGENT_DEVICE && from == AGENT_DEVICE) {
         /* By an engine of this device's own, in turn, where one can choose: several threads' copies go side by side. */
-        int rc = iso_gpu_copy_by_engine(a->device->gpu, dest, source, len);
+        int rc = iso_gpu_copy_by_engine(a->gpu, dest, source, len);
         if (rc != 0 && rc != -ENOTSUP)
             fail(a, "a copy by a copy engine");
         if (rc == 0)
@@ -140,11 +142,11 @@ void iso_agent_move(void *dest, enum agent_side to, const void *source, enum age
 
 void iso_agent_fill(void *dest, int byte, size_t len)
 {
-    struct agent *a = ISO->device->agent;
+    struct agent *a = ISO->agent;
     if (len == 0)
         return;
     pthread_mutex_lock(&a->lock);
-    if (iso_gpu_fill(a->device->gpu, dest, byte, len, a->stages[0].stream) != 0)
+    if (iso_gpu_fill(a->gpu, dest, byte, len, a->stages[0].stream) != 0)
         fail(a, "filling device memory");
     wait_for(a, &a->stages[0]);
     pthread_mutex_unlock(&a->lock);
@@ -158,7 +160,7 @@ static uint64_t run(struct agent *a, struct isod_word_task task)
     const struct gpu_launch launch = {isod_word_kernel, 1, 1, 0, &task, sizeof task, false};
     pthread_mutex_lock(&a->lock);
     task.old = a->old_for_kernels;
-    if (iso_gpu_launch(a->device->gpu, &launch, a->stages[0].stream) != 0)
+    if (iso_gpu_launch(a->gpu, &launch, a->stages[0].stream) != 0)
         fail(a, "an atomic on device memory");
     wait_for(a, &a->stages[0]);
     uint64_t old = __atomic_load_n(a->old, __ATOMIC_ACQUIRE); /* pairs with the release store of the kernel */
@@ -173,16 +175,16 @@ _Static_assert((int)AMO_FETCH == (int)ISOD_AMO_FETCH && (int)AMO_XOR == (int)ISO
 uint64_t iso_agent_amo(void *word, struct amo op)
 {
     struct isod_word_task task = {word, NULL, op.operand, op.compare, (uint32_t)op.op, op.bytes};
-    return run(ISO->device->agent, task);
+    return run(ISO->agent, task);
 }
 
 /* By a copy engine where there is one: it needs no place on the device, so kernels that fill it and wait for this very
  * store cannot hold it up; aligned words travel whole. A CPU device copies by memcpy, which promises neither. */
-static bool has_engine(const struct agent *a) { return strcmp(a->device->info->flavour, "cpu") != 0; }
+static bool has_engine(const struct agent *a) { return strcmp(iso_gpu_describe(a->gpu)->flavour, "cpu") != 0; }
 
 uint64_t iso_agent_load(const void *word, unsigned bytes)
 {
-    struct agent *a = ISO->device->agent;
+    struct agent *a = ISO->agent;
     uint64_t value = 0;
     if (!has_engine(a)) {
         /* Narrow words are cut out of the aligned word of 4 bytes around them. */
@@ -199,7 +201,7 @@ uint64_t iso_agent_load(const void *word, unsigned bytes)
 
 void iso_agent_store(void *word, uint64_t value, unsigned bytes)
 {
-    struct agent *a = ISO->device->agent;
+    struct agent *a = ISO->agent;
     struct isod_word_task task = {word, NULL, value, 0, ISOD_AMO_SET, bytes};
     if (!has_engine(a)) {
         (void)run(a, task);
@@ -212,16 +214,17 @@ void iso_agent_store(void *word, uint64_t value, unsigned bytes)
 
 /* ---- start and stop ---- */
 
-int iso_agent_start(struct device *device)
+struct gpu *iso_agent_gpu(void) { return ISO->agent->gpu; }
+
+int iso_agent_start(struct gpu *gpu)
 {
-    struct gpu *gpu = device->gpu;
     struct agent *a = (struct agent *)calloc(1, sizeof *a);
     void *host = NULL, *for_kernels = NULL;
     if (a == NULL)
         return -ENOMEM;
     pthread_mutex_init(&a->lock, NULL);
-    a->device = device;
-    device->agent = a;
+    a->gpu = gpu;
+    ISO->agent = a;
     int rc = iso_gpu_preload(gpu, isod_word_kernel); /* a first launch may synchronise the device */
     for (int i = 0; rc == 0 && i < STAGES; i++) {
         rc = iso_gpu_stream_create(gpu, true, &a->stages[i].stream);
@@ -233,7 +236,7 @@ int iso_agent_start(struct device *device)
         rc = iso_gpu_host_alloc(gpu, ISO_LINE, &host, &for_kernels);
     if (rc != 0) {
         log_error("the streams and pinned memory of the copy agent cannot be made: %s", iso_gpu_error(gpu));
-        iso_agent_stop(device);
+        iso_agent_stop();
         return rc;
     }
     a->old = (uint64_t *)host;
@@ -241,20 +244,20 @@ int iso_agent_start(struct device *device)
     return 0;
 }
 
-void iso_agent_stop(struct device *device)
+void iso_agent_stop(void)
 {
-    struct agent *a = device->agent;
+    struct agent *a = ISO->agent;
     if (a == NULL)
         return;
-    device->agent = NULL;
+    ISO->agent = NULL;
     for (int i = 0; i < STAGES; i++) {
         if (a->stages[i].stream != NULL)
-            iso_gpu_stream_destroy(device->gpu, a->stages[i].stream);
+            iso_gpu_stream_destroy(a->gpu, a->stages[i].stream);
         if (a->stages[i].host != NULL)
-            iso_gpu_host_free(device->gpu, a->stages[i].host);
+            iso_gpu_host_free(a->gpu, a->stages[i].host);
     }
     if (a->old != NULL)
-        iso_gpu_host_free(device->gpu, a->old);
+        iso_gpu_host_free(a->gpu, a->old);
     pthread_mutex_destroy(&a->lock);
     free(a);
 }

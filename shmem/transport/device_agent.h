@@ -5,10 +5,11 @@
 
 #include "far.h"
 
-struct device;
+struct gpu;
 
-int iso_agent_start(struct device *device);
-void iso_agent_stop(struct device *device);
+int iso_agent_start(struct gpu *gpu); /* of the device that runs: makes ISO->agent */
+void iso_agent_stop(void);
+struct gpu *iso_agent_gpu(void); /* while a device runs */
 /* Any of dest and source may be device memory of any local PE. Done when it returns. Any thread. */
 void iso_agent_copy(void *dest, const void *source, size_t len);
 /* What is at an address; UNKNOWN: the agent looks. */

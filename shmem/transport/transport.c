@@ -6,8 +6,9 @@
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
 #include "../../bootstrap/yield.h"
-#include "../gpu/device.h"
-#include "../ops/word.h"
+#include "../../device/gpu.h"
+#include "device_agent.h"
+#include "word.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -189,7 +190,7 @@ static bool needs_bounce(const struct far_move *m, struct place at, const void *
     if (m->side == AGENT_DEVICE)
         return ops->moves_device == NULL || !ops->moves_device(at, local, len);
     return m->side == AGENT_UNKNOWN && at.segment->on_device && !m->ctx->of_proxy &&
-           iso_gpu_pointer_kind(ISO->device->gpu, local) == GPU_POINTER_DEVICE;
+           iso_gpu_pointer_kind(iso_agent_gpu(), local) == GPU_POINTER_DEVICE;
 }
 
 static void move_transported(const struct far_move *m, struct place at, char *local, size_t len)

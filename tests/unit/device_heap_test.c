@@ -23,7 +23,7 @@ static void check_table(void)
     CHECK(s->limit == d->control_bytes && s->peers[check_self.pe].gpu_ptr == s->base);
     for (int i = 0; i < ISO->n_local; i++) {
         const struct segment_peer *peer = &s->peers[ISO->local_pes[i]];
-        bool hidden = ISO->local_pes[i] != check_self.pe && !ISO->peers[ISO->local_pes[i]].transport->by_pointer;
+        bool hidden = ISO->local_pes[i] != check_self.pe && !ISO->peers[ISO->local_pes[i]].by_pointer;
         CHECK(peer->cpu_ptr == NULL && (peer->gpu_ptr == NULL) == hidden && peer->base != NULL);
         if (d->window != NULL)
             CHECK(peer->gpu_ptr == d->window + (size_t)i * d->window_stride);

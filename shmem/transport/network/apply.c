@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Operations of other nodes on memory of this PE: see apply.h. */
 #include "apply.h"
-#include "../../ops/word.h"
+#include "../word.h"
 
 #define T word32
 #define DIRECT direct32
-#include "../../ops/amo_direct.h"
+#include "../amo_direct.h"
 #define T word64
 #define DIRECT direct64
-#include "../../ops/amo_direct.h"
+#include "../amo_direct.h"
 
 bool iso_apply_amo(uint64_t addr, struct amo op, uint64_t *before)
 {

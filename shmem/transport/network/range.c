@@ -2,7 +2,6 @@
 /* The ranges by which segments are registered with a network: see range.h. */
 #include "range.h"
 #include "../../gpu/device.h"
-#include "../../memory.h"
 
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -56,7 +55,7 @@ struct range iso_range_around(const struct segment *s, const void *addr)
     }
     if (s->kind == SEGMENT_HEAP || s->kind == SEGMENT_DEVICE) {
         size_t limit = __atomic_load_n(&s->limit, __ATOMIC_RELAXED); /* as in iso_segment_of */
-        r = heap_range(offset, s->on_device ? ISO->device->control_bytes : iso_memory_heap_start());
+        r = heap_range(offset, s->on_device ? ISO->device->control_bytes : iso_segment_heap_start());
         limit = (limit + MIB - 1) & ~(MIB - 1);
         r.end = ISO_MIN(r.end, ISO_MIN(limit, s->len));
     }

@@ -6,7 +6,8 @@
 #include "../../../bootstrap/library.h"
 #include "../../../bootstrap/log.h"
 #include "../../../bootstrap/net/interface.h"
-#include "../../gpu/device.h"
+#include "../../../device/gpu.h"
+#include "../device_agent.h"
 #include "ofi.h"
 
 #include <arpa/inet.h>
@@ -411,7 +412,7 @@ int iso_ofi_register(struct ofi *o, const void *addr, size_t len, enum ofi_memor
         attr.access |= FI_READ | FI_WRITE | (memory != OFI_LOCAL ? FI_REMOTE_READ | FI_REMOTE_WRITE : 0);
     if (memory == OFI_DEVICE && strcmp(ISO_GPU, "cuda") == 0) {
         attr.iface = FI_HMEM_CUDA;
-        attr.device.cuda = iso_gpu_describe(ISO->device->gpu)->device;
+        attr.device.cuda = iso_gpu_describe(iso_agent_gpu())->device;
     } else if (memory == OFI_DEVICE && strcmp(ISO_GPU, "hip") == 0) {
         attr.iface = FI_HMEM_ROCR;
     }
@@ -495,7 +496,7 @@ int iso_ofi_make_key(int pe, const struct segment *s, const void *addr, struct n
     bool by_rma = !s->on_device || o->net.device_direct;
     const struct network_region *r = by_rma ? iso_network_region_at(&o->net, s, addr, &error) : NULL;
     if (r != NULL) {
-        bool flushes = s->on_device && !iso_gpu_describe(ISO->device->gpu)->orders_writes;
+        bool flushes = s->on_device && !iso_gpu_describe(iso_agent_gpu())->orders_writes;
         *key = (struct network_key){.start = r->start,
                                     .end = r->end,
                                     .at = o->virt_addr ? 0 : r->start,

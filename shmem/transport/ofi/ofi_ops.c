@@ -6,8 +6,9 @@
  * it.
  * Device memory as local side goes by RMA, whatever its size, or transport.c bounces it: see
  * iso_network_moves_device. */
-#include "../../gpu/device.h"
-#include "../../ops/word.h"
+#include "../../../device/gpu.h"
+#include "../device_agent.h"
+#include "../word.h"
 #include "ofi.h"
 
 #include <string.h>
@@ -277,7 +278,7 @@ static void flush_here(struct ofi_queue *q)
     if (ISO_LIKELY(!q->fills_device))
         return;
     q->fills_device = q->moves.done < q->moves.made; /* another thread's may be under way: it will wait, too */
-    iso_gpu_flush_writes(ISO->device->gpu);
+    iso_gpu_flush_writes(iso_agent_gpu());
 }
 
 /* The next messages must not be seen before RMAs that go straight to their place. Nobody waits for that. */

@@ -3,9 +3,10 @@
  * other files of this folder with network.lock held. */
 #include "../../../bootstrap/env.h"
 #include "../../../bootstrap/log.h"
-#include "../../gpu/device.h"
+#include "../../../device/gpu.h"
+#include "../device_agent.h"
 #include "../../node/wait.h"
-#include "../../ops/word.h"
+#include "../word.h"
 #include "../network/apply.h"
 #include "ofi.h"
 
@@ -358,7 +359,7 @@ static void apply(struct ofi *o, struct ofi_incoming *in, const struct ofi_messa
     else if (m->type == OFI_COPY)
         good = apply_copy(o, m);
     else if (m->type == OFI_FLUSH && m->op != 0 && ISO->device != NULL)
-        iso_gpu_flush_writes(ISO->device->gpu);
+        iso_gpu_flush_writes(iso_agent_gpu());
     else if (m->type != OFI_GET && m->type != OFI_FLUSH)
         good = iso_apply_amo(m->addr, amo, &back.operand);
     if (good && m->type != OFI_FETCH && m->type != OFI_GET) {

@@ -4,7 +4,8 @@
 #include "../../../bootstrap/env.h"
 #include "../../../bootstrap/library.h"
 #include "../../../bootstrap/log.h"
-#include "../../gpu/device.h"
+#include "../../../device/gpu.h"
+#include "../device_agent.h"
 #include "verbs.h"
 
 #include <errno.h>
@@ -314,7 +315,7 @@ int iso_verbs_expose(const struct segment *s, struct range r, void **mr)
 {
     struct verbs *v = ISO->verbs;
     errno = 0; /* not every provider sets it */
-    *mr = s->on_device ? iso_verbs_register_device(v, ISO->device->gpu, r)
+    *mr = s->on_device ? iso_verbs_register_device(v, iso_agent_gpu(), r)
                        : v->lib.reg_mr(v->pd, (void *)(uintptr_t)r.start, r.end - r.start, VERBS_EXPOSED);
     v->counts.registrations++;
     v->counts.system_calls++;
@@ -515,5 +516,5 @@ void iso_verbs_flush_own(struct verbs_queue *q)
     if (ISO_LIKELY(!q->fills_device))
         return;
     q->fills_device = q->done < q->made; /* another thread's may still be under way: it will wait, too */
-    iso_gpu_flush_writes(ISO->device->gpu);
+    iso_gpu_flush_writes(iso_agent_gpu());
 }

@@ -3,7 +3,7 @@
  * network.lock held. */
 #include "../../../bootstrap/log.h"
 #include "../../node/wait.h"
-#include "../../ops/word.h"
+#include "../word.h"
 #include "../network/apply.h"
 #include "verbs.h"
 

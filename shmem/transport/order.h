@@ -3,7 +3,7 @@
 #ifndef ISO_ORDER_H
 #define ISO_ORDER_H
 
-#include "../transport/far.h"
+#include "far.h"
 
 /* A PE that acquires a store after the fence (wait_until, test, fetch) also sees the stores before the fence.
  * glibc's memcpy ends its non-temporal copies with sfence, so a release fence is enough on x86. */
