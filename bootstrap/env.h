@@ -6,7 +6,7 @@
  * so only "0" means off), number (int64), seconds (double >= 0), text (const char *, never NULL).
  * The default is spelled as the user would spell it. Allowed narrows the kind: "" all; "vmm|ipc" these words; "1..1024"
  * or "-1.." such a number; "0..9,..." such numbers with commas between. A rule that depends on more than the value is
- * checked where the value is used, see shmem/variables.c.
+ * checked where the value is used, see shmem/start/variables.c.
  * ISO_ENV_TEST_TABLE has the variables that only tests of the library set. isomer-info hides them, and
  * "isomer-info --variables all" prints them. Variables named SHMEM_TEST_* are read by single test programs: no row.
  */

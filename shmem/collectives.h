@@ -3,7 +3,7 @@
 #ifndef ISO_COLLECTIVES_H
 #define ISO_COLLECTIVES_H
 
-#include "team.h"
+#include "team/team.h"
 
 struct device;
 struct env;

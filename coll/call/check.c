@@ -2,7 +2,7 @@
 /* The checks of check.h. Called by coll_on_host.c and coll_stream.c. */
 #include "check.h"
 #include "../../bootstrap/log.h"
-#include "../../shmem/agree.h"
+#include "../../shmem/team/agree.h"
 #include "lists.h"
 
 #include <stdarg.h>

@@ -5,7 +5,7 @@
 #ifndef ISO_WORD_H
 #define ISO_WORD_H
 
-#include "../../shmem/slot.h"
+#include "../../shmem/team/slot.h"
 #include "kinds.h"
 #include "lists.h"
 

@@ -9,7 +9,7 @@
 #ifndef ISO_COLL_H
 #define ISO_COLL_H
 
-#include "../../shmem/inbox.h"
+#include "../../shmem/team/inbox.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* shmem_barrier_all, shmem_sync_all, shmem_team_sync, and the deprecated shmem_barrier and shmem_sync on active sets
- * (sections 9.10.1 to 9.10.4). The barrier itself is shmem/barrier.c. */
-#include "../../shmem/agree.h"
+ * (sections 9.10.1 to 9.10.4). The barrier itself is shmem/team/barrier.c. */
+#include "../../shmem/team/agree.h"
 #include "../../shmem/transport/order.h"
 #include "coll.h"
 

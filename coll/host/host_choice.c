@@ -4,7 +4,7 @@
  * Called by coll_sync.c, coll_move.c, coll_reduce.c, coll_on_host.c and collectives.c. */
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
-#include "../../shmem/agree.h"
+#include "../../shmem/team/agree.h"
 #include "../../shmem/collectives.h"
 #include "../select/select.h"
 #include "coll.h"

@@ -4,7 +4,7 @@
  * know before. Invariant: all members have the same ranges of a team with the same places, in the same order: what a new
  * rendezvous forgets, all forget. Called by users, coll_stream.c, stream_slot.c (when a team goes). */
 #include "../../bootstrap/log.h"
-#include "../../shmem/agree.h"
+#include "../../shmem/team/agree.h"
 #include "coll_stream.h"
 
 #include <stdlib.h>

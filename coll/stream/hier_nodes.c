@@ -3,7 +3,7 @@
  * out for itself. The table is for kernels (accessors: hier_stream.h). It is alike on all members, or none has one.
  * Called by stream_slot.c. */
 #include "../../bootstrap/log.h"
-#include "../../shmem/agree.h"
+#include "../../shmem/team/agree.h"
 #include "coll_stream.h"
 
 #include <errno.h>

@@ -6,7 +6,7 @@
 #include "../../bootstrap/log.h"
 #include "batch.h"
 #include "coll_stream.h"
-#include "pairs.h"
+#include "pair/pairs.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
  * Called by coll_stream.c and by shmem/ (struct collectives). */
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
-#include "../../shmem/agree.h"
+#include "../../shmem/team/agree.h"
 #include "../../shmem/collectives.h"
 #include "../../shmem/node/wait.h"
 #include "coll_stream.h"

@@ -3,7 +3,7 @@
  * order of calls that different streams make. Called by stream_slot.c and pairs.c. */
 #include "../../bootstrap/log.h"
 #include "coll_stream.h"
-#include "pairs.h"
+#include "pair/pairs.h"
 
 #include <errno.h>
 #include <stdlib.h>

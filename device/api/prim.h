@@ -112,7 +112,7 @@ struct prim_group {
  *
  * LL128: 128 aligned bytes in 8 pieces of 16, the last 8 bytes the line's flag. Neighbours of a wave handle one
  * together, a piece each. They need no fence where the hardware keeps such a line whole on its way
- * (coll/stream/ll128_device.h finds out). All threads of the wave call these at the same time, `yes` alike for all
+ * (coll/stream/kernels/ll128_device.h finds out). All threads of the wave call these at the same time, `yes` alike for all
  * pieces of a line.
  *
  * prim_ll128_lanes()                    threads of one line: 8, or 1, which then goes over all pieces upwards; 8 take

@@ -176,9 +176,9 @@ struct isod_team {
  *                                                         pointers do not reach all members, the words of hier_stream.h
  *   stage   [2 banks][n_pes] raw bytes, inbox_bytes each (members that no pointer reaches)
  *   wide    [2 banks][n_pes] lines of 128 bytes, aligned to that, for inbox_bytes of data
- *   places  [n_pes] two of 16 bytes each, see coll/stream/place_stream.h       padded to 128 bytes
+ *   places  [n_pes] two of 16 bytes each, see coll/stream/kernels/place_stream.h       padded to 128 bytes
  * and behind the last lane, each as large as the flags of one, words that streams store and wait for (see
- * coll/stream/engine_words.c):
+ * coll/stream/engine/engine_words.c):
  *   ready, arrived   [n_pes] 8 bytes */
 PRIM_FN uint64_t isod_flags_bytes(int32_t n_pes) { return ((uint64_t)n_pes * 8 + 127) / 128 * 128; }
 PRIM_FN uint64_t isod_ll128_at(int32_t n_pes, uint32_t inbox_bytes)

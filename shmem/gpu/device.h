@@ -8,8 +8,8 @@
 #include "../../device/api/state.h"
 #include "../../device/gpu.h"
 #include "../../include/shmemx.h"
-#include "../agree.h"
-#include "../alloc.h"
+#include "../team/agree.h"
+#include "../state/alloc.h"
 #include "../node/peer.h"
 #include "../transport/device_agent.h"
 

@@ -3,8 +3,8 @@
  * buffer is exported by the first method that the device layer knows (vmm, then ipc), each PE's by its own; the peers
  * import it whole and find the buffer at its offset. There is no staged method: only the device can copy this memory.
  * Called by buffer.c. */
-#include "../agree.h"
-#include "../team_offer.h"
+#include "../team/agree.h"
+#include "../team/team_offer.h"
 #include "../transport/transport.h"
 #include "device.h"
 

@@ -4,7 +4,7 @@
  * heaps, where no slot is yet; they are zero again when all have agreed. Invariant: device->engines_why is empty on all
  * PEs of the job or on none, so a choice may depend on it. Called by device_start.c. */
 #include "../../bootstrap/log.h"
-#include "../agree.h"
+#include "../team/agree.h"
 #include "device.h"
 
 #include <stdio.h>

@@ -7,7 +7,7 @@
  * ends in an agreement, so all PEs succeed or fail together. Called by device_start.c and memory.c. */
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
-#include "../agree.h"
+#include "../team/agree.h"
 #include "../collectives.h"
 #include "../transport/transport.h"
 #include "device.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Small pieces of memory of the device, or of pinned host memory: cut from blocks, so that thousands of handles do not
  * cost as many allocations of the device's. Any thread. Blocks are given back when the device stops.
- * Called by handle.c and coll/stream/engine_words.c. */
+ * Called by handle.c and coll/stream/engine/engine_words.c. */
 #include "device.h"
 
 #include <errno.h>

@@ -7,7 +7,7 @@
  * goes), buffer.c (when the segment table has changed). */
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
-#include "../agree.h"
+#include "../team/agree.h"
 #include "../collectives.h"
 #include "../transport/order.h"
 #include "device.h"

@@ -10,7 +10,7 @@
 #define ISO_CHANNEL_H
 
 #include "../../bootstrap/net/interface.h"
-#include "../error.h"
+#include "../state/error.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -5,7 +5,7 @@
 #ifndef ISO_NODE_FILE_H
 #define ISO_NODE_FILE_H
 
-#include "../segment.h"
+#include "../memory/segment.h"
 
 struct wait;
 

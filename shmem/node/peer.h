@@ -3,7 +3,7 @@
 #ifndef ISO_PEER_H
 #define ISO_PEER_H
 
-#include "../pe_state.h"
+#include "../state/pe_state.h"
 
 struct transport_ops;
 struct wait;

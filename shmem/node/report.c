@@ -6,8 +6,8 @@
 
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
-#include "../segment.h"
-#include "../slot.h"
+#include "../memory/segment.h"
+#include "../team/slot.h"
 #include "peer.h"
 #include "wait.h"
 

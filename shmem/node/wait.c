@@ -7,7 +7,7 @@
  * can read it. */
 #include "../../bootstrap/log.h"
 #include "../../bootstrap/yield.h"
-#include "../slot.h"
+#include "../team/slot.h"
 #include "channel.h"
 #include "node_file.h"
 #include "peer.h"

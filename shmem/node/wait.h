@@ -3,7 +3,7 @@
 #ifndef ISO_WAIT_H
 #define ISO_WAIT_H
 
-#include "../pe_state.h"
+#include "../state/pe_state.h"
 
 #include <time.h>
 

@@ -3,7 +3,7 @@
 #ifndef ISO_FAR_H
 #define ISO_FAR_H
 
-#include "../segment.h"
+#include "../memory/segment.h"
 
 #include <sys/uio.h>
 

@@ -6,7 +6,7 @@
 #ifndef ISO_WORD_H
 #define ISO_WORD_H
 
-#include "../base.h"
+#include "../state/base.h"
 
 #include <string.h>
 

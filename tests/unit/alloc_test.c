@@ -2,7 +2,7 @@
 /* The offset allocator against a slow, obvious model: a sorted list of live objects. After every call all invariants
  * hold; a request fails exactly when no gap of the model can hold it; two allocators give the same offsets. */
 #include "../check.h"
-#include "../../shmem/alloc.h"
+#include "../../shmem/state/alloc.h"
 
 #include <errno.h>
 

@@ -3,8 +3,8 @@
  * buffer stays symmetric or shared, its contents are kept, and the same buffer can be registered afterwards. Memory that
  * would be cut off from others or change its protection is such a case. */
 #include "../../include/shmemx.h"
-#include "../../shmem/mapping.h"
-#include "../../shmem/segment.h"
+#include "../../shmem/state/mapping.h"
+#include "../../shmem/memory/segment.h"
 #include "../check.h"
 
 #include <fcntl.h>

@@ -97,7 +97,7 @@ reports=$folder
 if [ -n "${1-}" ]; then
     reports=$1
 else
-    for source in "$root"/coll/stream/*_kernels.c "$root"/device/*_kernels.c; do
+    for source in "$root"/coll/stream/kernels/*_kernels.c "$root"/device/*_kernels.c; do
         report "$source"
         mv "$folder/report" "$folder/$(basename "$source" .c)_c.o.report"
     done

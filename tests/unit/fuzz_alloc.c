@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* libFuzzer on the offset allocator: the input is a list of calls; after each one all invariants hold, objects do not
  * overlap, and a request fails only when no gap between the objects can hold it. Ends by abort() on the first lie. */
-#include "../../shmem/alloc.h"
+#include "../../shmem/state/alloc.h"
 
 #include <errno.h>
 #include <stdint.h>

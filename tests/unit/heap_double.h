@@ -6,9 +6,9 @@
 
 #include "../check.h"
 
-#include "../../shmem/error.h"
+#include "../../shmem/state/error.h"
 #include "../../shmem/node/peer.h"
-#include "../../shmem/segment.h"
+#include "../../shmem/memory/segment.h"
 
 enum { HEAP_BYTES = 1 << 22 };
 #define REMOTE_BASE ((uint64_t)1 << 40) /* of every peer's heap */

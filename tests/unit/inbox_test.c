@@ -4,7 +4,7 @@
  * for the next epoch. */
 #include "../check.h"
 
-#include "../../shmem/inbox.h"
+#include "../../shmem/team/inbox.h"
 #include "../../shmem/node/wait.h"
 
 #include <pthread.h>

@@ -4,8 +4,8 @@
 #include "../check.h"
 
 #include "../../bootstrap/log.h"
-#include "../../shmem/init_attr.h"
-#include "../../shmem/pe_state.h"
+#include "../../shmem/state/init_attr.h"
+#include "../../shmem/state/pe_state.h"
 
 #include <errno.h>
 #include <math.h>

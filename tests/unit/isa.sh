@@ -261,7 +261,7 @@ flow_of() { awk -v kernels="$1" -f "$root/tests/unit/isa_flow.awk"; }
 # For all architectures at once, since large files take half a minute each.
 assembly_of_all() { # [FOLDER]
     local file name built
-    for file in "$root"/tests/unit/isa_kernels.c "$root"/device/*_kernels.c "$root"/coll/stream/*_kernels.c; do
+    for file in "$root"/tests/unit/isa_kernels.c "$root"/device/*_kernels.c "$root"/coll/stream/kernels/*_kernels.c; do
         for arch in $archs; do
             name=$(basename "$file" .c)
             built=${1-}/$name-hip-amdgcn-amd-amdhsa-$arch.s

@@ -7,7 +7,7 @@
  * CHECK_THREADS: needs the library in which PEs are threads, whose double stands for a network. */
 #include "../../bootstrap/env.h"
 #include "../../shmem/collectives.h"
-#include "../../shmem/memory.h"
+#include "../../shmem/memory/memory.h"
 #include "../check.h"
 
 #include "../../shmem/node/channel_state.h"

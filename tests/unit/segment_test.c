@@ -2,7 +2,7 @@
 /* The limits of segments, to the byte: a range is symmetric when it begins and ends in objects of one segment. */
 #include "../check.h"
 
-#include "../../shmem/segment.h"
+#include "../../shmem/memory/segment.h"
 
 #include <unistd.h>
 

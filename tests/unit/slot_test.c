@@ -5,7 +5,7 @@
  * free. Needs more than one PE. */
 #include "../check.h"
 
-#include "../../shmem/slot.h"
+#include "../../shmem/team/slot.h"
 
 #include <errno.h>
 

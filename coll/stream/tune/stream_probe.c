@@ -7,7 +7,7 @@
  * Invariant: results of a probe are equal on all its members. Called by stream_slot.c. */
 #include "../../../bootstrap/env.h"
 #include "../../../bootstrap/log.h"
-#include "../../../shmem/agree.h"
+#include "../../../shmem/team/agree.h"
 #include "../coll_stream.h"
 
 #include <errno.h>

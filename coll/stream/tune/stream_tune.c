@@ -7,7 +7,7 @@
 #include "../../../bootstrap/env.h"
 #include "../../../bootstrap/log.h"
 #include "../../../include/pshmem.h"
-#include "../../../shmem/agree.h"
+#include "../../../shmem/team/agree.h"
 #include "../../../shmem/collectives.h"
 #include "../../../shmem/node/wait.h"
 #include "../coll_stream.h"

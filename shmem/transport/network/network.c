@@ -4,7 +4,7 @@
 #include "../../../bootstrap/log.h"
 #include "../../node/channel.h"
 #include "../../node/wait.h"
-#include "../../pe_state.h"
+#include "../../state/pe_state.h"
 
 #include <errno.h>
 #include <stdarg.h>

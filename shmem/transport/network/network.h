@@ -7,7 +7,7 @@
 #ifndef ISO_NETWORK_H
 #define ISO_NETWORK_H
 
-#include "../../base.h"
+#include "../../state/base.h"
 #include "range.h"
 
 #include <pthread.h>

@@ -4,7 +4,7 @@
 #ifndef ISO_RANGE_H
 #define ISO_RANGE_H
 
-#include "../../segment.h"
+#include "../../memory/segment.h"
 
 #include <string.h>
 

@@ -1,0 +1,530 @@
+/* SPDX-License-Identifier: MIT */
+/* Teams (section 9.4): ordered subsets of the PEs, each with a slot of its own for collectives. A PE holds only the
+ * teams that it belongs to. A handle is index and generation, so a destroyed or made-up handle is found out. */
+#include "agree.h"
+#include "../collectives.h"
+#include "../transport/order.h"
+#include "slot.h"
+#include "../../bootstrap/log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TEAMS_MAX 65536
+#define FIRST_INDEX 3 /* 0 is SHMEM_TEAM_INVALID, 1 SHMEM_TEAM_WORLD, 2 SHMEM_TEAM_SHARED */
+
+struct team *iso_team_or_null(shmem_team_t handle)
+{
+    struct state *self = ISO;
+    int i = (int)((uintptr_t)handle & (TEAMS_MAX - 1));
+    if (handle == SHMEM_TEAM_WORLD && self->life == LIFE_RUNNING)
+        return &self->world;
+    struct team *team = i > 0 && i < __atomic_load_n(&self->n_teams, __ATOMIC_ACQUIRE) ? self->teams[i] : NULL;
+    return team != NULL && team->handle == handle ? team : NULL;
+}
+
+struct team *iso_team(shmem_team_t handle, const char *call)
+{
+    iso_check_life(call);
+    struct team *team = iso_team_or_null(handle);
+    if (team == NULL)
+        iso_fatal_team(call, handle);
+    return team;
+}
+
+static int refuse_team(const char *call, shmem_team_t team)
+{
+    if (team == SHMEM_TEAM_INVALID)
+        return iso_refuse(call, "team is SHMEM_TEAM_INVALID");
+    return iso_refuse(call, "team %p is not a team of this PE (destroyed, or never made)", (void *)team);
+}
+
+void iso_fatal_team(const char *call, shmem_team_t team)
+{
+    (void)refuse_team(call, team);
+    iso_abort_job(1, "an invalid team"); /* a call that returns errors does not come here */
+}
+
+/* ---- members ---- */
+
+/* The number of a world PE in the team, -1: not a member. */
+static int pe_in(const struct team *team, int world_pe)
+{
+    if (team->stride != 0) {
+        int i = (world_pe - team->start) / team->stride;
+        return i >= 0 && i < team->n_pes && team->world_of[i] == world_pe ? i : -1;
+    }
+    for (int i = 0; i < team->n_pes; i++)
+        if (team->world_of[i] == world_pe)
+            return i;
+    return -1;
+}
+
+/* By world_of. Its slot is opened by the caller. */
+static void describe(struct team *team, int n_pes)
+{
+    team->n_pes = n_pes;
+    team->start = team->world_of[0];
+    team->stride = n_pes > 1 ? team->world_of[1] - team->world_of[0] : 1;
+    for (int i = 1; i < n_pes; i++)
+        if (team->world_of[i] != team->start + i * team->stride)
+            team->stride = 0;
+    team->my_pe = pe_in(team, ISO->my_pe);
+    team->slot.index = -1;
+}
+
+static int open_slot(struct team *team, int parent_slot, uint64_t split)
+{
+    struct slot_key key = {team->start, team->n_pes > 1 ? team->world_of[1] - team->start : 0, team->n_pes, parent_slot,
+                           split, 0};
+    return iso_slot_open(&team->slot, key, team->world_of, team->n_pes, 0);
+}
+
+static void close_team(struct team *team)
+{
+    if (team->slot.index >= 0)
+        iso_slot_close(&team->slot, team->world_of, team->n_pes);
+    pthread_mutex_lock(&ISO->tables_lock);
+    free(team->world_of);
+    team->world_of = NULL;
+    team->next_free = ISO->free_teams;
+    ISO->free_teams = team;
+    pthread_mutex_unlock(&ISO->tables_lock);
+}
+
+/* ---- the predefined teams ---- */
+
+static int start_predefined(struct team *team, shmem_team_t handle, const int *pes, int n_pes)
+{
+    int *world_of = (int *)malloc(sizeof *world_of * (size_t)n_pes);
+    if (world_of == NULL)
+        return -ENOMEM;
+    for (int i = 0; i < n_pes; i++)
+        world_of[i] = pes != NULL ? pes[i] : i;
+    memset(team, 0, sizeof *team);
+    team->handle = handle;
+    team->world_of = world_of;
+    describe(team, n_pes);
+    return open_slot(team, ISO_SLOT_OF_START, handle == SHMEM_TEAM_WORLD ? 0 : 1);
+}
+
+int iso_team_start(void)
+{
+    struct state *self = ISO;
+    self->teams = (struct team **)calloc(TEAMS_MAX, sizeof *self->teams); /* never moves: look-ups take no lock */
+    if (self->teams == NULL)
+        return -ENOMEM;
+    int rc = start_predefined(&self->world, SHMEM_TEAM_WORLD, NULL, self->n_pes);
+    if (rc == 0)
+        rc = start_predefined(&self->shared, SHMEM_TEAM_SHARED, self->local_pes, self->n_local);
+    self->teams[1] = &self->world;
+    self->teams[2] = &self->shared;
+    self->n_teams = FIRST_INDEX;
+    return rc;
+}
+
+/* The slot is not given back: the control areas end with the teams, and those of other PEs may be gone already. */
+static void drop_team(struct team *team)
+{
+    team->slot.index = -1;
+    iso_slot_close(&team->slot, team->world_of, team->n_pes);
+    free(team->world_of);
+    team->world_of = NULL;
+}
+
+void iso_team_stop(void)
+{
+    struct state *self = ISO;
+    for (int i = FIRST_INDEX; self->teams != NULL && i < self->n_teams; i++) {
+        if (self->teams[i]->world_of != NULL)
+            drop_team(self->teams[i]);
+        free(self->teams[i]);
+    }
+    if (self->teams != NULL) {
+        drop_team(&self->shared);
+        drop_team(&self->world);
+    }
+    free(self->teams);
+    self->teams = NULL;
+    self->n_teams = 0;
+    self->free_teams = NULL;
+}
+
+/* ---- split ---- */
+
+/* A free place for a team of `n` PEs, with room for world_of: one of a destroyed team (its generation goes on), else the
+ * next. NULL: no memory. */
+static struct team *take_place(int n)
+{
+    struct state *self = ISO;
+    int *world_of = (int *)malloc(sizeof *world_of * (size_t)n);
+    if (world_of == NULL)
+        return NULL;
+    pthread_mutex_lock(&self->tables_lock);
+    struct team *team = self->free_teams;
+    int next = self->n_teams;
+    if (team != NULL) {
+        self->free_teams = team->next_free;
+    } else if (next < TEAMS_MAX && (team = (struct team *)calloc(1, sizeof *team)) != NULL) {
+        team->handle = (shmem_team_t)(uintptr_t)next; /* of generation 0, which is never given out */
+        self->teams[next] = team;
+        __atomic_store_n(&self->n_teams, next + 1, __ATOMIC_RELEASE); /* pairs with the acquire in iso_team_or_null */
+    }
+    if (team != NULL) {
+        uintptr_t handle = (uintptr_t)team->handle + TEAMS_MAX; /* the next generation */
+        memset(team, 0, sizeof *team);
+        team->handle = (shmem_team_t)handle;
+        team->world_of = world_of;
+    }
+    pthread_mutex_unlock(&self->tables_lock);
+    if (team == NULL)
+        free(world_of);
+    return team;
+}
+
+struct triplet {
+    int start, stride, size; /* in the parent's numbers */
+};
+
+/* The team of a place whose world_of is filled; `team` NULL: there was no memory. NULL on failure. Collective. */
+static struct team *open_split(struct team *team, int n, const struct team *parent, uint64_t split, int *rc)
+{
+    *rc = -ENOMEM;
+    if (team == NULL)
+        return NULL;
+    describe(team, n);
+    *rc = open_slot(team, parent->slot.index, split);
+    if (*rc == 0)
+        return team;
+    close_team(team);
+    return NULL;
+}
+
+/* The new team on its members; NULL with *rc == 0 on the others. Collective over the members. */
+static struct team *make_team(struct team *parent, struct triplet t, const shmem_team_config_t *config, int *rc)
+{
+    uint64_t split = parent->splits++;
+    bool member = false;
+    for (int i = 0; i < t.size; i++)
+        member = member || t.start + i * t.stride == parent->my_pe;
+    *rc = 0;
+    if (!member)
+        return NULL;
+    struct team *team = take_place(t.size);
+    for (int i = 0; team != NULL && i < t.size; i++)
+        team->world_of[i] = parent->world_of[t.start + i * t.stride];
+    if (team != NULL && config != NULL)
+        team->config = *config;
+    return open_split(team, t.size, parent, split, rc);
+}
+
+static void check_config(const char *call, const shmem_team_config_t *config, long mask)
+{
+    if ((mask & ~(long)SHMEM_TEAM_NUM_CONTEXTS) != 0)
+        iso_fatal(call, "config_mask %#lx has bits outside SHMEM_TEAM_NUM_CONTEXTS", (unsigned long)mask);
+    if (mask != 0 && config == NULL)
+        iso_fatal(call, "config is a null pointer and config_mask is not 0");
+    if (mask != 0 && config->num_contexts < 0)
+        iso_fatal(call, "config->num_contexts is %d; it must be 0 or more", config->num_contexts);
+}
+
+static void destroy(struct team *team)
+{
+    iso_ctx_destroy_of_team(team);
+    ISO->coll->streams.forget_team(team);
+    if (ISO->above.forget_team != NULL)
+        ISO->above.forget_team(team);
+    team->handle = (shmem_team_t)((uintptr_t)team->handle + TEAMS_MAX); /* dead at once */
+    close_team(team);
+}
+
+SHMEM_API(shmem_team_split_strided, pshmem_team_split_strided);
+int pshmem_team_split_strided(shmem_team_t parent_handle, int start, int stride, int size,
+                              const shmem_team_config_t *config, long config_mask, shmem_team_t *new_team)
+{
+    iso_check_life(__func__);
+    iso_check_out(__func__, "new_team", new_team);
+    *new_team = SHMEM_TEAM_INVALID;
+    if (parent_handle == SHMEM_TEAM_INVALID)
+        return 1;
+    struct team *parent = iso_team(parent_handle, __func__);
+    struct triplet t = {start, stride, size};
+    check_config(__func__, config, config_mask);
+    iso_agree_same(parent, __func__, "start", start);
+    iso_agree_same(parent, __func__, "stride", stride);
+    iso_agree_same(parent, __func__, "size", size);
+    if (size < 1 || start < 0 || start >= parent->n_pes || (stride == 0 && size > 1))
+        return 1;
+    long last = (long)start + (long)stride * (size - 1);
+    if (last < 0 || last >= parent->n_pes)
+        return 1;
+    int rc;
+    struct team *team = make_team(parent, t, config_mask != 0 ? config : NULL, &rc);
+    bool all_made = iso_agree_min(parent, rc == 0, __func__) != 0;
+    if (team != NULL && !all_made)
+        destroy(team);
+    else if (team != NULL)
+        *new_team = team->handle;
+    return all_made ? 0 : 1;
+}
+
+SHMEM_API(shmem_team_split_2d, pshmem_team_split_2d);
+int pshmem_team_split_2d(shmem_team_t parent_handle, int xrange, const shmem_team_config_t *xaxis_config,
+                         long xaxis_mask, shmem_team_t *xaxis_team, const shmem_team_config_t *yaxis_config,
+                         long yaxis_mask, shmem_team_t *yaxis_team)
+{
+    iso_check_life(__func__);
+    iso_check_out(__func__, "xaxis_team", xaxis_team);
+    iso_check_out(__func__, "yaxis_team", yaxis_team);
+    *xaxis_team = *yaxis_team = SHMEM_TEAM_INVALID;
+    if (parent_handle == SHMEM_TEAM_INVALID)
+        return 1;
+    struct team *parent = iso_team(parent_handle, __func__);
+    check_config(__func__, xaxis_config, xaxis_mask);
+    check_config(__func__, yaxis_config, yaxis_mask);
+    iso_agree_same(parent, __func__, "xrange", xrange);
+    if (xrange < 1)
+        return 1;
+    xrange = ISO_MIN(xrange, parent->n_pes);
+    int x = parent->my_pe % xrange, y = parent->my_pe / xrange, rc_x, rc_y;
+    struct triplet row = {y * xrange, 1, ISO_MIN(xrange, parent->n_pes - y * xrange)};
+    struct triplet column = {x, xrange, (parent->n_pes - x + xrange - 1) / xrange};
+    struct team *xteam = make_team(parent, row, xaxis_mask != 0 ? xaxis_config : NULL, &rc_x);
+    struct team *yteam = make_team(parent, column, yaxis_mask != 0 ? yaxis_config : NULL, &rc_y);
+    bool all_made = iso_agree_min(parent, rc_x == 0 && rc_y == 0, __func__) != 0;
+    if (all_made) {
+        *xaxis_team = xteam->handle;
+        *yaxis_team = yteam->handle;
+        return 0;
+    }
+    if (xteam != NULL)
+        destroy(xteam);
+    if (yteam != NULL)
+        destroy(yteam);
+    return 1;
+}
+
+/* ---- split by color ---- */
+
+struct colored {
+    int32_t color, key;
+    int32_t pe; /* in the parent */
+};
+
+static int by_key(const void *a, const void *b)
+{
+    const struct colored *x = (const struct colored *)a, *y = (const struct colored *)b;
+    return x->key != y->key ? (x->key < y->key ? -1 : 1) : x->pe - y->pe;
+}
+
+SHMEM_API(shmemx_team_split_color, pshmemx_team_split_color);
+int pshmemx_team_split_color(shmem_team_t parent_handle, int color, int key, shmem_team_t *new_team)
+{
+    if (iso_enter(__func__) != 0)
+        return 1;
+    if (new_team == NULL)
+        return iso_refuse(__func__, "team is a null pointer");
+    *new_team = SHMEM_TEAM_INVALID;
+    if (parent_handle == SHMEM_TEAM_INVALID) {
+        log_error("shmemx_team_split_color: parent is SHMEM_TEAM_INVALID");
+        return 1;
+    }
+    struct team *parent = iso_team_or_null(parent_handle), *team = NULL;
+    if (parent == NULL)
+        return refuse_team(__func__, parent_handle);
+    struct colored mine = {color, key, parent->my_pe},
+                   *all = (struct colored *)malloc(sizeof *all * (size_t)parent->n_pes);
+    uint64_t split = parent->splits++;
+    int rc = 0;
+    if (all == NULL)
+        return iso_refuse_alone(__func__, "no memory for a team of %d", parent->n_pes);
+    rc = iso_agree_gather(parent, &mine, sizeof mine, all, __func__);
+    if (color >= 0 && rc == 0) {
+        int n = 0; /* those of this color, in the order of the team */
+        for (int i = 0; i < parent->n_pes; i++)
+            if (all[i].color == color)
+                all[n++] = all[i];
+        qsort(all, (size_t)n, sizeof *all, by_key);
+        team = take_place(n);
+        for (int i = 0; team != NULL && i < n; i++)
+            team->world_of[i] = parent->world_of[all[i].pe];
+        team = open_split(team, n, parent, split, &rc);
+    }
+    free(all);
+    bool all_made = iso_agree_min(parent, rc == 0, __func__) != 0;
+    if (team != NULL && !all_made)
+        destroy(team);
+    else if (team != NULL)
+        *new_team = team->handle;
+    return all_made ? 0 : 1;
+}
+
+/* ---- how long its calls may wait ---- */
+
+SHMEM_API(shmemx_team_set_timeout, pshmemx_team_set_timeout);
+int pshmemx_team_set_timeout(shmem_team_t handle, double seconds)
+{
+    if (iso_enter(__func__) != 0)
+        return 1;
+    struct team *team = iso_team_or_null(handle);
+    if (team == NULL || seconds != seconds) {
+        log_error("%s: %s", iso_call_name(__func__),
+                  team == NULL ? "team is not a team of this PE (destroyed, or SHMEM_TEAM_INVALID?)"
+                               : "seconds is not a number; allowed: seconds, 0: never, below 0: SHMEM_TIMEOUT");
+        return 1;
+    }
+    uint64_t timeout_ns = ISO_TIMEOUT_NEVER;
+    if (seconds < 0)
+        timeout_ns = 0;
+    else if (seconds > 0 && seconds < 1e9) /* 30 years */
+        timeout_ns = (uint64_t)(seconds * 1e9) + 1;
+    __atomic_store_n(&team->slot.timeout_ns, timeout_ns, __ATOMIC_RELAXED);
+    if (ISO->above.set_timeout != NULL)
+        ISO->above.set_timeout(team);
+    return 0;
+}
+
+/* ---- from a list, by its members alone ---- */
+
+/* The place of each PE + 1, 0: not in the list, into `place` of all PEs, zeroed. False after a sentence. */
+static bool list_is_valid(const char *call, const int *pes, int n, int *place)
+{
+    for (int i = 0; i < n; i++) {
+        if (pes[i] < 0 || pes[i] >= ISO->n_pes) {
+            log_error("%s: pes[%d] is %d; allowed: 0..%d", iso_call_name(call), i, pes[i], ISO->n_pes - 1);
+            return false;
+        }
+        if (place[pes[i]] != 0) {
+            log_error("%s: pes[%d] and pes[%d] are both %d; a PE may be listed once", iso_call_name(call),
+                      place[pes[i]] - 1, i, pes[i]);
+            return false;
+        }
+        place[pes[i]] = i + 1;
+    }
+    if (place[ISO->my_pe] == 0)
+        log_error("%s: pes does not list the calling pe %d; only members may call", iso_call_name(call), ISO->my_pe);
+    return place[ISO->my_pe] != 0;
+}
+
+static bool arguments_are_valid(const char *call, const int *pes, int n, const shmem_team_t *team)
+{
+    if (pes == NULL || team == NULL) {
+        log_error("%s: %s is a null pointer", iso_call_name(call), pes == NULL ? "pes" : "team");
+        return false;
+    }
+    if (n < 1 || n > ISO->n_pes) {
+        log_error("%s: n is %d; allowed: 1..%d", iso_call_name(call), n, ISO->n_pes);
+        return false;
+    }
+    int *place = (int *)calloc((size_t)ISO->n_pes, sizeof *place);
+    if (place == NULL)
+        return iso_refuse_alone(call, "no memory for a team of %d", n) == 0;
+    bool valid = list_is_valid(call, pes, n, place);
+    free(place);
+    return valid;
+}
+
+SHMEM_API(shmemx_team_create, pshmemx_team_create);
+int pshmemx_team_create(const int *pes, int n, uint64_t tag, shmem_team_t *new_team)
+{
+    if (iso_enter(__func__) != 0)
+        return 1;
+    if (new_team != NULL)
+        *new_team = SHMEM_TEAM_INVALID;
+    if (!arguments_are_valid(__func__, pes, n, new_team))
+        return 1;
+    /* Of the list in its order; lists that differ only there are different teams. FNV-1a over PEs, then mixed: each PE
+     * reaches all bits. */
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (int i = 0; i < n; i++) {
+        hash = (hash ^ (uint64_t)(unsigned)pes[i]) * 0x100000001b3u;
+        hash ^= hash >> 29;
+    }
+    struct slot_key key = {pes[0], n > 1 ? pes[1] - pes[0] : 0, n, ISO_SLOT_OF_LIST, tag, hash};
+    struct team *team = take_place(n);
+    struct slot slot;
+    int rc = iso_slot_open(&slot, key, pes, n, team != NULL ? 0 : -ENOMEM);
+    if (team == NULL)
+        return 1;
+    memcpy(team->world_of, pes, sizeof *pes * (size_t)n);
+    describe(team, n);
+    team->slot = slot;
+    if (rc != 0) {
+        close_team(team);
+        return 1;
+    }
+    *new_team = team->handle;
+    return 0;
+}
+
+/* ---- destroy ---- */
+
+SHMEM_API(shmem_team_destroy, pshmem_team_destroy);
+void pshmem_team_destroy(shmem_team_t handle)
+{
+    iso_check_life(__func__);
+    if (handle == SHMEM_TEAM_INVALID)
+        return;
+    struct team *team = iso_team(handle, __func__);
+    if (team == &ISO->world || team == &ISO->shared)
+        iso_fatal(__func__, "SHMEM_TEAM_WORLD and SHMEM_TEAM_SHARED cannot be destroyed");
+    iso_ctx_destroy_of_team(team);
+    if (ISO->above.finish_team != NULL)
+        ISO->above.finish_team(team, __func__);
+    iso_barrier_sync(team, __func__); /* nobody is inside a collective of this slot any more */
+    destroy(team);
+}
+
+/* ---- contexts ---- */
+
+SHMEM_API(shmem_team_create_ctx, pshmem_team_create_ctx);
+int pshmem_team_create_ctx(shmem_team_t handle, long options, shmem_ctx_t *ctx)
+{
+    iso_check_life(__func__);
+    return iso_ctx_create(__func__, iso_team_or_null(handle), options, ctx);
+}
+
+/* ---- queries ---- */
+
+SHMEM_API(shmem_team_my_pe, pshmem_team_my_pe);
+int pshmem_team_my_pe(shmem_team_t handle)
+{
+    iso_check_life(__func__);
+    const struct team *team = iso_team_or_null(handle);
+    return team != NULL ? team->my_pe : -1;
+}
+
+SHMEM_API(shmem_team_n_pes, pshmem_team_n_pes);
+int pshmem_team_n_pes(shmem_team_t handle)
+{
+    iso_check_life(__func__);
+    const struct team *team = iso_team_or_null(handle);
+    return team != NULL ? team->n_pes : -1;
+}
+
+SHMEM_API(shmem_team_get_config, pshmem_team_get_config);
+int pshmem_team_get_config(shmem_team_t handle, long config_mask, shmem_team_config_t *config)
+{
+    iso_check_life(__func__);
+    if (handle == SHMEM_TEAM_INVALID)
+        return 1;
+    const struct team *team = iso_team(handle, __func__);
+    if ((config_mask & ~(long)SHMEM_TEAM_NUM_CONTEXTS) != 0)
+        iso_fatal(__func__, "config_mask %#lx has bits outside SHMEM_TEAM_NUM_CONTEXTS", (unsigned long)config_mask);
+    if (config_mask != 0 && config == NULL)
+        iso_fatal(__func__, "config is a null pointer and config_mask is not 0");
+    if (config_mask != 0)
+        config->num_contexts = team->config.num_contexts;
+    return 0;
+}
+
+SHMEM_API(shmem_team_translate_pe, pshmem_team_translate_pe);
+int pshmem_team_translate_pe(shmem_team_t src_team, int src_pe, shmem_team_t dest_team)
+{
+    iso_check_life(__func__);
+    const struct team *from = iso_team_or_null(src_team), *to = iso_team_or_null(dest_team);
+    if (from == NULL || to == NULL || src_pe < 0 || src_pe >= from->n_pes)
+        return -1;
+    return pe_in(to, from->world_of[src_pe]);
+}
