@@ -8,7 +8,7 @@
  * Called by coll_stream.c and stream_slot.c. */
 #include "../../shmem/transport/order.h"
 #include "../stream/coll_stream.h"
-#include "word.h"
+#include "call_word.h"
 
 #include <stdio.h>
 #include <stdlib.h>

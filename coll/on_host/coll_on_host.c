@@ -11,7 +11,7 @@
 #include "../../shmem/team/agree.h"
 #include "../../shmem/transport/order.h"
 #include "../call/check.h"
-#include "../call/word.h"
+#include "../call/call_word.h"
 #include "pull.h"
 
 #include <errno.h>

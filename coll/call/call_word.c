@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The sentences about two calls that differ. Called by coll_on_host.c and notes.c. */
-#include "word.h"
+#include "call_word.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -2,8 +2,8 @@
 /* A call in three words (struct slot_word), by which members find out whether all make the same one: on host memory
  * beside the flag of the first piece (coll_on_host.c), on streams in notes (notes.c). Includes: kinds.h, lists.h.
  * Used by coll/. */
-#ifndef ISO_WORD_H
-#define ISO_WORD_H
+#ifndef ISO_CALL_WORD_H
+#define ISO_CALL_WORD_H
 
 #include "../../shmem/team/slot.h"
 #include "kinds.h"
