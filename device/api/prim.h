@@ -320,8 +320,6 @@ PRIM_FN void prim_signal_u64(struct prim_group g, uint64_t *flag, uint64_t value
  * signalled. */
 PRIM_FN uint64_t prim_poll_u64(const uint64_t *flag) { return prim_load_acquire_u64(flag); }
 
-PRIM_FN uint64_t prim_fetch_sub_u64(uint64_t *p, uint64_t v) { return prim_fetch_add_u64(p, (uint64_t)0 - v); }
-
 /* The larger of *p and v stays; the old value. */
 PRIM_FN uint64_t prim_fetch_max_u64(uint64_t *p, uint64_t v)
 {

@@ -95,7 +95,8 @@ PRIM_COLD_FN void blocks_record(struct isod_origin at, uint32_t call, int32_t pe
 }
 
 /* By one thread, behind the call: the last block marks the handle, not before, since the others need the ring. The word
- * behind the list counts them, which is 0 when the call begins. */
+ * behind the list counts them, which is 0 when the call begins: it is this device's own, and orders nothing, since
+ * isod_coll_leave has ended each block's part before. */
 PRIM_COLD_FN void blocks_mark(struct isod_origin at, uint64_t *count)
 {
     if (prim_fetch_add_u64(count, 1) == prim_block_count() - 1)
