@@ -2,7 +2,7 @@
 /* The base of the host's schedules, and their argument (struct coll_work).
  * A schedule is a function `static void name(struct coll *c, const struct coll_work *w)` in a header of coll/host/. It
  * knows members, epochs and the functions below, and not how a member is reached. Schedules of kernels have a base of
- * their own, coll/kernel/coll_device.h.
+ * their own, coll/kernel/session_device.h.
  * Invariants: every member goes through the same epochs of the same kinds in the same order, also for zero lengths. In
  * a call that returns errors, a member whose wait gave up (iso_job_is_broken) begins no other hop or piece: the others
  * would take what it sends, and what it overwrites in their stages, for right. */

@@ -3,11 +3,14 @@
  * inbox_bytes by LL: one hop, no fence. Above that directly between the members' buffers: a push waits for the
  * receiver's flag "dest may be written", then data, then the flag "it is there"; a read waits for the owner's flag, and
  * the owner for the readers' one. Sizes are equal on all members; nothing is done for 0 bytes.
- * Includes: coll_device.h. Included by include/shmem_device_coll.h. */
+ * Includes: verbs of a session. Included by include/shmem_device_coll.h. */
 #ifndef ISO_MOVE_DEVICE_H
 #define ISO_MOVE_DEVICE_H
 
-#include "coll_device.h"
+#include "call_device.h"
+#include "grid_device.h"
+#include "ll_device.h"
+#include "stages_device.h"
 
 /* Data for member m is at source + m * source_stride, data of member m goes to dest + m * dest_stride. */
 struct isod_move {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Barrier and sync inside kernels: each member flags each other, one hop. sync is arrival only: it orders no memory, so
  * no fence stands in the way of its flags; barrier completes what this PE has issued and makes it seen.
- * Includes: coll_device.h. Included by include/shmem_device_coll.h. */
+ * Includes: call_device.h, grid_device.h. Included by include/shmem_device_coll.h. */
 #ifndef ISO_SYNC_DEVICE_H
 #define ISO_SYNC_DEVICE_H
 
-#include "coll_device.h"
+#include "call_device.h"
+#include "grid_device.h"
 
 /* A thread serves one member, and all of them are reached by pointer: no load is needed to know that. */
 PRIM_FN bool isod_syncs_directly(shmemd_t h)

@@ -3,13 +3,13 @@
  * behind them. They are the two epochs of one call of lane 0: it stays in use between them, and its numbers do not wrap
  * there.
  * Around both stand prim_call_begin and prim_call_end.
- * Includes: coll_device.h, on_stream.h. Included by coll_kernels.c. */
+ * Includes: call_device.h, on_stream.h. Included by coll_kernels.c. */
 #ifndef ISO_ENGINE_DEVICE_H
 #define ISO_ENGINE_DEVICE_H
 
 #include "../on_stream.h" /* first */
 
-#include "../../kernel/coll_device.h"
+#include "../../kernel/call_device.h"
 
 #define ISOD_ENGINE_EPOCHS 2u
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* The kernels of sends and receives on streams. Each block goes round its parts: a part of a sending pair stores pieces
  * while stages are free, a part of a receiving one takes those that have come. No part waits, only the block does, when
- * none of its parts can go on. Rule as in coll_device.h: data, counts and headers to a peer take one way, by pointer
+ * none of its parts can go on. Rule as in stages_device.h: data, counts and headers to a peer take one way, by pointer
  * with a fence between them, or by the ring of the block, which keeps its order. The block of a lane may be another one
  * in the next launch: its first count then waits for the other ring.
- * Launched by pairs.c. Includes: pairs.h, coll_device.h. */
+ * Launched by pairs.c. Includes: pairs.h, stages_device.h. */
 #include "../pair/pairs.h" /* first */
 
-#include "../../kernel/coll_device.h"
+#include "../../kernel/stages_device.h"
 
 enum pair_progress { PAIR_BLOCKED, PAIR_MOVED, PAIR_DONE };
 

@@ -6,13 +6,13 @@
  * A reader works out ahead where the other members are if their places are like its own; so nothing but an addition
  * is left to do when they come, unless they lie in another segment.
  * Invariant: a member sends places again only after all that were sent them have done with them: its call ends behind a
- * flag of each. Includes: coll_device.h, on_stream.h. Included by stream_device.h. */
+ * flag of each. Includes: flags_device.h, on_stream.h. Included by stream_device.h. */
 #ifndef ISO_PLACE_STREAM_H
 #define ISO_PLACE_STREAM_H
 
 #include "../on_stream.h" /* first */
 
-#include "../../kernel/coll_device.h"
+#include "../../kernel/flags_device.h"
 
 /* ---- from a place to a pointer ---- */
 

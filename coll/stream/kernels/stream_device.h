@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The base of kernels of collectives on streams, beside coll_device.h. A kernel is one call of each of
+/* The base of kernels of collectives on streams, beside coll/kernel/. A kernel is one call of each of
  * its blocks over the block's lane; block b works on part b of the data, which is the same for all members, so blocks
  * without a part do nothing, on all members alike. Stream order makes earlier kernels' stores visible to this one, and
  * this one's to later kernels; so a flag that only says "this kernel has begun" needs no fence.

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/* Calls of all blocks of one PE's grid together. Includes: session_device.h, units_device.h. */
+#ifndef ISO_GRID_DEVICE_H
+#define ISO_GRID_DEVICE_H
+
+#include "session_device.h"
+#include "units_device.h"
+
+/* All blocks of the grid are here; their stores are seen by all of them. All blocks are resident, which is the caller's
+ * duty. Bit 63 of the counter turns when the last one arrives, and its other bits come back to where they were: so
+ * grids of any sizes may follow one another. true, for all threads of the block: given up. */
+PRIM_FN bool isod_grid_sync(shmemd_t h)
+{
+    const uint64_t top = (uint64_t)1 << 63;
+    bool bad = false;
+    if (prim_call_begin()) {
+        uint64_t *arrived = &h.team->grid->arrived, others = prim_block_count() - 1;
+        prim_gather_stores(prim_group_block());
+        if (prim_is_first(prim_group_block())) {
+            prim_fence_flag(); /* pairs with the acquire in isod_wait of the other blocks, as the addition does */
+            uint64_t old = prim_fetch_add_u64(arrived, prim_block_index() == 0 ? top - others : 1);
+            int turned = (old & top) != 0 ? ISOD_GE : ISOD_LT;
+            bad = !isod_wait(h, ISOD_I64, arrived, turned, 0, isod_who(ISOD_CALL_GRID, -1), (uint64_t *)0);
+        }
+        bad = prim_sync_or(prim_group_block(), bad);
+    }
+    return prim_call_end(bad ? 1 : 0) != 0;
+}
+
+/* The end of a call of the grid: whatever any block has noticed, all of them return nonzero. */
+PRIM_FN int isod_grid_leave(shmemd_t h)
+{
+    bool bad = isod_grid_sync(h);
+    if (prim_is_first(prim_group_block()))
+        bad = bad || prim_load_relaxed_u64(&h.team->status) != 0;
+    return prim_sync_or(prim_group_block(), bad) ? 1 : 0;
+}
+
+/* Less than this is not worth another block. */
+#define ISOD_GRID_SHARE_BYTES 1024u
+
+/* This block's part of `bytes`, in whole units; the same on all PEs, whose grids are equal. false: it has none. */
+PRIM_FN bool isod_grid_part(shmemd_t h, uint64_t bytes, uint64_t *from, uint64_t *len)
+{
+    uint64_t lanes = h.lanes, blocks = prim_block_count();
+    uint64_t worth = (bytes + ISOD_GRID_SHARE_BYTES - 1) / ISOD_GRID_SHARE_BYTES;
+    blocks = blocks < lanes ? blocks : lanes;
+    blocks = blocks < worth ? blocks : worth;
+    if (prim_block_index() >= blocks)
+        return false;
+    uint64_t share = (isod_units(bytes) + blocks - 1) / blocks * 16;
+    *from = prim_block_index() * share;
+    *len = *from >= bytes ? 0 : bytes - *from < share ? bytes - *from : share;
+    return *len > 0;
+}
+
+#endif
