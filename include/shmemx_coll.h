@@ -182,6 +182,10 @@ typedef struct {
     const shmemx_splits_t *splits;           /* fcollect, reducescatter; NULL: a block is one piece */
     /* 1: dest is symmetric and at the same place on all members, or symmetric on none: engines may carry the call */
     int same_place;
+    /* 1: a computation of this PE runs beside the call and is what counts: the call leaves it the multiprocessors, by copy
+     * engines or few blocks, where a table has rows for this ("background"), and may take longer. 0: nothing does. Equal
+     * on all members. It changes no result, and nothing in shmemx_coll_on_host. */
+    int background;
 } shmemx_coll_t;
 
 /* Enqueues one call.
@@ -238,7 +242,7 @@ typedef struct {
  * it after SHMEM_TIMEOUT.
  *
  * SHMEM_DEBUG=1 on all members compares each call with those of the other members when it is enqueued or captured:
- * kind, nelems, type, operator, scale, root, to with from, engines, same_place, whether signals is given, chunk_bytes,
+ * kind, nelems, type, operator, scale, root, to with from, engines, same_place, background, whether signals is given, chunk_bytes,
  * splits, whether host_blocks is given and its sizes, and whether blocks->received is. It compares whether dest and
  * source are reachable and by what, as far as that must be alike; in allreduce and broadcast whether dest is source; of
  * kinds that copy engines may carry whether the call is captured, and in calls that they carry the place of dest; and
@@ -287,7 +291,8 @@ int shmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream);
  * SHMEM_TIMEOUT.
  *
  * Calls that differ: where pointers reach all members, each call compares kind, nelems, type, operator, the factor of
- * SHMEMX_SCALED_SUM, root, splits, whether host_blocks is given, its send_bytes with receive_bytes, and to with from.
+ * SHMEMX_SCALED_SUM, root, splits, background, whether host_blocks is given, its send_bytes with receive_bytes, and to
+ * with from.
  * When one of the last two differs, both members of the pair return -EIO, and all other data arrives. Any other
  * difference is an error of all members: a sentence on each names both calls and the first argument that differs. In
  * SHMEMX_ERRORS_RETURN all return -EINVAL; else the job ends. A call with nelems 0, a BARRIER or SYNC of more than 8
@@ -446,6 +451,7 @@ static inline shmemx_coll_t shmemx_coll_of(int kind, shmem_team_t team, void *de
     c.host_blocks = NULL;
     c.splits = NULL;
     c.same_place = 0;
+    c.background = 0;
     return c;
 }
 

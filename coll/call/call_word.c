@@ -22,6 +22,8 @@ const char *iso_word_difference(const struct slot_word *a, const struct slot_wor
         return "op";
     if (word_field(&bits, WORD_ROOT, WORD_ROOT_BITS) != 0)
         return "root";
+    if (word_field(&bits, WORD_BACKGROUND, 1) != 0)
+        return "background";
     return bits.more == 0 ? NULL : !lists ? "scale" : scaled ? "splits or scale" : "splits";
 }
 
@@ -57,6 +59,8 @@ void iso_word_text(const struct slot_word *w, char text[WORD_TEXT_BYTES])
         iso_word_add(text, "root %u", word_field(w, WORD_ROOT, WORD_ROOT_BITS));
     if (lists)
         iso_word_add(text, (kind->is & OF_TYPE) != 0 ? "splits" : "host_blocks");
+    if (word_field(w, WORD_BACKGROUND, 1) != 0)
+        iso_word_add(text, "background");
 }
 
 const char *iso_word_end(char text[WORD_TEXT_BYTES])

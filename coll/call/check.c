@@ -135,7 +135,7 @@ static __attribute__((noinline)) bool lists_are_valid(struct coll_call *c)
 bool iso_check_numbers(struct coll_call *c)
 {
     bool listed = c->coll->kind == SHMEMX_ALLTOALLV || c->coll->splits != NULL;
-    return type_and_op_are_valid(c) && partners_are_valid(c) && size_is_valid(c) && (!listed || lists_are_valid(c));
+    return check_range(c, "background", c->coll->background, 1) && type_and_op_are_valid(c) && partners_are_valid(c) && size_is_valid(c) && (!listed || lists_are_valid(c));
 }
 
 /* ---- memory ---- */

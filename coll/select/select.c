@@ -116,6 +116,9 @@ void iso_select_finish(struct select_table *t)
             t->entries[at] = t->entries[at - 1];
         t->entries[at] = e;
     }
+    for (int i = 0; i < t->n; i++)
+        if (t->entries[i].origin > SELECT_TUNED && (t->entries[i].row.needs & ISOD_NEEDS_BACKGROUND) != 0)
+            t->beside[t->entries[i].row.algorithm->kind] = true;
     for (int kind = 0, i = 0; kind <= t->plane->n_kinds; kind++) {
         while (i < t->n && t->entries[i].row.algorithm->kind < kind)
             i++;
@@ -176,7 +179,10 @@ size_t iso_select_choice_text(const struct select_plane *plane, const struct sel
         snprintf(shape, sizeof shape, ", %u block%s of %u thread%s", n, n > 1 ? "s" : "", threads,
                  threads > 1 ? "s" : "");
     int len = snprintf(text, bytes, "%s of %zu bytes on %d PEs, %s%s: %s%s (%s%s: %s)", plane->kinds[f->kind], f->bytes,
-                       f->n_pes, plane->where, (f->has & ISOD_NEEDS_OVER) != 0 ? ", more PEs than cores" : "",
+                       f->n_pes, plane->where,
+                       (f->has & ISOD_NEEDS_OVER) != 0         ? ", more PEs than cores"
+                       : (f->has & ISOD_NEEDS_BACKGROUND) != 0 ? ", beside a computation"
+                                                               : "",
                        choice->algorithm->name, shape, choice->from,
                        choice->not_forced ? ", because the forced one cannot do this" : "", choice->why);
     return len > 0 ? (size_t)len : 0;

@@ -131,6 +131,7 @@ struct select_table {
     char *texts[SELECT_ORIGINS];                           /* to be freed */
     int n;
     const struct select_entry *kind[SELECT_MOST_KINDS + 1]; /* [k]: where the rows of kind k begin, [k + 1] where they end */
+    bool beside[SELECT_MOST_KINDS]; /* [k]: a built-in row of kind k is for ISOD_NEEDS_BACKGROUND */
     struct select_entry entries[SELECT_MOST_ENTRIES];
 };
 

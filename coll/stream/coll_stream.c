@@ -271,6 +271,8 @@ static void describe(struct stream_call *c, struct stream_slot *slot)
         f->has |= ISOD_NEEDS_APART;
     if (f->direct && f->n_pes <= ISOD_STREAM_MEMBERS)
         f->has |= ISOD_NEEDS_DIRECT;
+    if (c->call.coll->background != 0)
+        f->has |= ISOD_NEEDS_BACKGROUND;
     if (slot->ll128 == STREAM_LL128_WHOLE)
         f->has |= ISOD_NEEDS_WHOLE_LINES;
     if (c->args.nodes != NULL && f->n_pes <= ISOD_STREAM_MEMBERS)

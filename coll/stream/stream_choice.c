@@ -123,10 +123,17 @@ bool iso_stream_row_can(const struct select_row *row, const struct select_facts 
     return possible;
 }
 
+/* The tuner measures calls alone. Where a built-in row is for calls beside a computation, its rows are not for these. */
+static bool is_for(const struct select_table *t, const struct select_entry *e, const struct select_facts *f)
+{
+    return e->origin != SELECT_TUNED || (f->has & ISOD_NEEDS_BACKGROUND) == 0 ||
+           (e->row.needs & ISOD_NEEDS_BACKGROUND) != 0 || !t->beside[f->kind];
+}
+
 struct select_choice iso_stream_choose(const struct select_table *table, const struct select_facts *f)
 {
     const struct select_entry *e = table->kind[f->kind], *end = table->kind[f->kind + 1];
-    while (e < end && !can(e, f))
+    while (e < end && !(is_for(table, e, f) && can(e, f)))
         e++;
     struct select_choice choice = iso_select_choice_of(table, f, e < end ? e : NULL);
     if (e < end)

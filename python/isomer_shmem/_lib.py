@@ -53,7 +53,8 @@ class Coll(ctypes.Structure):
                 ("type", c_int), ("op", c_int), ("root", c_int), ("to", c_int), ("from_", c_int),
                 ("blocks", c_void_p), ("slot", c_int), ("engines", c_int), ("signals", c_void_p),
                 ("signal_value", c_void_p), ("chunk_bytes", c_size_t), ("scale", c_double), ("scale_from", c_void_p),
-                ("host_blocks", c_void_p), ("splits", c_void_p), ("same_place", c_int)]
+                ("host_blocks", c_void_p), ("splits", c_void_p), ("same_place", c_int),
+                ("background", c_int)]
 
 
 # The first fields of Coll, up to `root`, in one step: ctypes takes as long for each of them.

@@ -378,6 +378,7 @@ static void test_refused(struct host *h)
     REFUSED(coll.source = room + 1);
     REFUSED(coll.nelems = (size_t)-1);
     REFUSED(coll.engines = 1);
+    REFUSED(coll.background = 2);
     REFUSED(coll.signals = &word);
     REFUSED(coll.chunk_bytes = 8);
     REFUSED(coll.kind = SHMEMX_BROADCAST; coll.root = h->n);
@@ -451,6 +452,12 @@ static void test_mismatch(struct host *h)
         CHECK_NAMED(coll.kind != KIND_A || is_poison((unsigned char *)coll.dest, 64), text);
         test_fcollect(h, 100, false);
     }
+    shmemx_coll_t beside = begin(h, SHMEMX_SYNC, 0, SHMEMX_UINT8);
+    char text[512] = "";
+    beside.background = h->me == 0;
+    CHECK_EQ(shmemx_coll_on_host(&beside) != 0, h->n > 1);
+    shmemx_error_text(text, sizeof text);
+    CHECK_NAMED(h->n == 1 || (strstr(text, "mismatch of background: ") && strstr(text, "SHMEMX_SYNC(background)")), text);
     /* A permute to the next member, and of member 0 to itself: it and its neighbours differ, the others do not. */
     shmemx_coll_t permute = begin(h, SHMEMX_PERMUTE, 4, SHMEMX_UINT8);
     int next = (h->me + 1) % h->n, previous = (h->me + h->n - 1) % h->n;

@@ -77,6 +77,8 @@ WITH(overlap, SHMEMX_ALLREDUCE, q.source = object.device + 16)
 WITH(overlap_blocks, SHMEMX_ALLTOALL, q.source = object.device + 64)
 WITH(in_place_alltoall, SHMEMX_ALLTOALL, q.source = object.device)
 
+WITH(background_two, SHMEMX_ALLREDUCE, q.background = 2)
+WITH(background_negative, SHMEMX_SYNC, q.background = -1)
 WITH(engines_two, SHMEMX_FCOLLECT, q.engines = 2)
 WITH(engines_reduce, SHMEMX_ALLREDUCE, q.engines = 1)
 WITH(engines_own, SHMEMX_FCOLLECT, q.engines = 1; q.dest = object.buffer)
@@ -217,6 +219,7 @@ DIFFER(differ_root, SHMEMX_BROADCAST, q.root = 1)
 DIFFER(differ_kind, SHMEMX_FCOLLECT, q.kind = SHMEMX_ALLTOALL)
 DIFFER(differ_engines, SHMEMX_FCOLLECT, q.engines = 1)
 DIFFER(differ_same_place, SHMEMX_FCOLLECT, q.same_place = 1)
+DIFFER(differ_background, SHMEMX_ALLREDUCE, q.background = 1)
 /* Kernels find dest anywhere; copy engines need it at one place. */
 static int differ_dest(void)
 {
@@ -306,6 +309,8 @@ static int differ_late(void) /* one member is far ahead, and finds it when it co
     X(overlap, WITH_DEVICE, true)           \
     X(overlap_blocks, WITH_DEVICE, true)    \
     X(in_place_alltoall, WITH_DEVICE, true) \
+    X(background_two, WITH_DEVICE, true)    \
+    X(background_negative, WITH_DEVICE, true) \
     X(engines_two, WITH_DEVICE, true)       \
     X(engines_reduce, WITH_DEVICE, true)    \
     X(engines_own, WITH_DEVICE, true)       \
@@ -352,6 +357,7 @@ static int differ_late(void) /* one member is far ahead, and finds it when it co
     X(differ_kind, WITH_DEVICE, true)       \
     X(differ_engines, WITH_DEVICE, true)    \
     X(differ_same_place, WITH_DEVICE, true) \
+    X(differ_background, WITH_DEVICE, true) \
     X(differ_dest, WITH_DEVICE, true)       \
     X(differ_symmetric, WITH_DEVICE, true)  \
     X(differ_partner, WITH_DEVICE, true)    \

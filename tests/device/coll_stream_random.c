@@ -54,6 +54,7 @@ static void turn(struct random_state *s, int lane, const struct coll_team *team,
         where = TURN_BOTH;
     turn_set(&t, &l->place, team, kind, where, words, s->calls);
     t.q.slot = lane_slot(s, lane);
+    t.q.background = (int)(s->calls % 2);
     if (engines && turn_has_engines(kind, where))
         turn_set_engines(&t, signals);
     t.a.late = check_random_below(&s->mine, 8) == 0 ? (uint32_t)check_random_next(&s->mine) | 1 : 0;

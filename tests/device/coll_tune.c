@@ -52,6 +52,7 @@ static void test_call(struct tune_state *s, int k)
     uint32_t all = WORDS * (uint32_t)s->n, bad = 0;
     uint32_t words = kind == SHMEMX_FCOLLECT || kind == SHMEMX_ALLTOALL ? all : (uint32_t)WORDS;
     shmemx_coll_t c = shmemx_coll_of(kind, SHMEM_TEAM_WORLD, s->dest, s->source, WORDS, SHMEMX_UINT32);
+    c.background = (int)device_number("SHMEM_TEST_BACKGROUND", 0);
     c.root = s->n - 1;
     c.to = (s->me + 1) % s->n;
     c.from = (s->me + s->n - 1) % s->n;

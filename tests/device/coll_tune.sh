@@ -65,6 +65,18 @@ done
 run 0 env "SHMEM_COLL_TABLE=$dir/part" SHMEM_COLL_EXPLAIN=1 $LAUNCH 3 "$program"
 says "allreduce of .*row of the table in $dir/part" 'broadcast of .*built-in table' 'permute of .*built-in table'
 
+# Rows for calls beside a computation are for these alone.
+{
+    grep ' x ' "$SHMEM_COLL_TABLE"
+    echo 'fcollect staged any any 1 32 background'
+    echo 'reducescatter pipelined any any 1 32 background "few blocks"'
+} >"$dir/beside"
+run 0 env "SHMEM_COLL_TABLE=$dir/beside" SHMEM_TEST_BACKGROUND=1 SHMEM_COLL_EXPLAIN=1 $LAUNCH 3 "$program"
+says 'fcollect of .*, beside a computation: staged, 1 block of .*beside: ' 'reducescatter of .*, beside .*: few blocks' \
+    'permute of .*, beside a computation: .*built-in table'
+run 0 env "SHMEM_COLL_TABLE=$dir/beside" SHMEM_COLL_EXPLAIN=1 $LAUNCH 3 "$program"
+says 'fcollect of .*, on a stream: .*built-in table' 'reducescatter of .*, on a stream: .*built-in table'
+
 echo 'allreduce' >>"$SHMEM_COLL_TABLE"
 run 1 $LAUNCH 3 "$program"
 says "SHMEM_COLL_TABLE: $SHMEM_COLL_TABLE:[0-9]+: 1 fields; a row has 6"

@@ -134,6 +134,7 @@ static void check_size(const struct select_table *table, int kind, size_t one, i
             f.most_blocks = blocks[i % 3];
             f.most_threads = threads[i % 2];
             f.near = i < 3 ? has : has & ~near[i % 3];
+            f.has |= i % 2 != 0 ? (unsigned)ISOD_NEEDS_BACKGROUND : 0;
             check_call(table, &f);
             f.op = reduces && i % 2 == 0 ? SHMEMX_PROD : SHMEMX_SUM;
             f.scaled = reduces && i % 4 == 0;
@@ -356,6 +357,66 @@ static void test_built_in_thresholds(void)
     CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 128 * kib, 4, EVERYTHING)), "ll128") == 0);
     CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 128 * kib + 1, 4, EVERYTHING)), "twoshot_ll128") == 0);
     iso_select_close(table);
+}
+
+static void check_beside(const struct select_table *t, struct select_facts *f, const char *name, unsigned grid)
+{
+    f->has |= ISOD_NEEDS_BACKGROUND;
+    f->most_blocks = 128;
+    struct select_choice choice = iso_stream_choose(t, f);
+    char text[512];
+    iso_select_choice_text(&iso_select_stream, f, &choice, text, sizeof text);
+    CHECK_NAMED(strcmp(choice.algorithm->name, name) == 0 && choice.shape.grid == grid, text);
+    CHECK_NAMED(strstr(text, " PEs, on a stream, beside a computation: ") != NULL, text);
+}
+
+/* Beside a computation: engines or few blocks, where a row says so. */
+static void test_background(void)
+{
+    const size_t mib = 1024 * 1024;
+    struct select_facts f;
+    struct select_table *t = open_table("NVIDIA H100 80GB HBM3", "", "");
+    const struct select_facts *alone = fake(&f, SHMEMX_FCOLLECT, 8 * mib, 2, EVERYTHING);
+    CHECK(strcmp(algorithm_of(t, alone), "push") == 0);
+    check_beside(t, &f, "engines", 1);
+    (void)fake(&f, SHMEMX_FCOLLECT, 8 * mib, 2, EVERYTHING);
+    f.known = false;
+    check_beside(t, &f, "push", 16);
+    (void)fake(&f, SHMEMX_FCOLLECT, 4 * mib, 2, EVERYTHING);
+    check_beside(t, &f, "push", 64);
+    (void)fake(&f, SHMEMX_REDUCESCATTER, 8 * mib, 2, EVERYTHING);
+    check_beside(t, &f, "read", 32);
+    (void)fake(&f, SHMEMX_REDUCESCATTER, 8 * mib, 4, EVERYTHING); /* measured with 2 PEs */
+    check_beside(t, &f, "read", 64);
+    (void)fake(&f, SHMEMX_PERMUTE, 8 * mib, 2, EVERYTHING); /* no row is for it */
+    check_beside(t, &f, "push", 64);
+    iso_select_close(t);
+    t = open_table("NVIDIA H100 80GB HBM3", "stream.fcollect=push:3x64", "");
+    (void)fake(&f, SHMEMX_FCOLLECT, 8 * mib, 2, EVERYTHING);
+    check_beside(t, &f, "push", 3);
+    iso_select_close(t);
+}
+
+/* Tuned rows are of calls alone. */
+static void test_background_and_tuned(void)
+{
+    const size_t mib = 1024 * 1024;
+    struct select_facts f;
+    const char *path = path_in_folder("beside");
+    write_file(path, "2 x NVIDIA H100 80GB HBM3\nfcollect push any any 99 64\npermute push any any 98 64\n"
+                     "reducescatter read any any 97 64 background\nreducescatter read any any 96 64\n");
+    struct select_table *t = open_table("NVIDIA H100 80GB HBM3", "", path);
+    (void)fake(&f, SHMEMX_FCOLLECT, 8 * mib, 2, EVERYTHING);
+    f.most_blocks = 128;
+    CHECK_EQ(iso_stream_choose(t, &f).shape.grid, 99);
+    check_beside(t, &f, "engines", 1);
+    (void)fake(&f, SHMEMX_PERMUTE, 8 * mib, 2, EVERYTHING);
+    check_beside(t, &f, "push", 98);
+    (void)fake(&f, SHMEMX_REDUCESCATTER, 8 * mib, 2, EVERYTHING);
+    f.most_blocks = 128;
+    CHECK_EQ(iso_stream_choose(t, &f).shape.grid, 96);
+    check_beside(t, &f, "read", 97);
+    iso_select_close(t);
 }
 
 static void test_wrong_files(void)
@@ -597,6 +658,8 @@ int main(void)
     test_wrong_variables();
     test_thresholds();
     test_built_in_thresholds();
+    test_background();
+    test_background_and_tuned();
     test_wrong_files();
     test_files_too_large_or_missing();
     test_path();
