@@ -32,9 +32,9 @@ if _dist is not None and _dist.is_available():
     _environment.take_ranks()
     from .memory import (Handle, Place, barrier, empty, fetch, free, get, peer, place, put, put_signal, quiet, signal,
                          synchronize, wait, zeros)
-    from .pg import IsomerGroup, prepare, register
+    from .pg import IsomerGroup, background, prepare, register
     from .pool import mem_pool
 
-    __all__ += ["Handle", "IsomerGroup", "Place", "barrier", "empty", "fetch", "free", "get", "mem_pool", "peer",
+    __all__ += ["Handle", "IsomerGroup", "Place", "background", "barrier", "empty", "fetch", "free", "get", "mem_pool", "peer",
                 "place", "prepare", "put", "put_signal", "quiet", "register", "signal", "synchronize", "wait", "zeros"]
     register()

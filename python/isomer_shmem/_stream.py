@@ -62,6 +62,15 @@ class StreamCore(Core):
         if status != 0:
             self.world.check_call(status)
 
+    @contextlib.contextmanager
+    def background(self, on):
+        """Calls in it say whether a computation runs beside them."""
+        before, self._args.background = self._args.background, on
+        try:
+            yield
+        finally:
+            self._args.background = before
+
     def new(self, tensor, shape=None):
         """A buffer that is reachable by peers where the tensor is: all members must agree in that."""
         shape = tensor.shape if shape is None else shape
@@ -303,6 +312,12 @@ class Queue:
             return None
         used = inputs if outputs is inputs else [*inputs, *outputs]
         return self.run_beside(self._own_stream(), name, body, used, outputs, options)
+
+    @contextlib.contextmanager
+    def background(self, on):
+        """Other threads' calls of the group come before it or behind it."""
+        with self._lock, self.core.background(on):
+            yield
 
     def _own_stream(self):
         if self._own is None:

@@ -6,6 +6,7 @@ torch calls the methods below by their names, from Python and from C++ (DDP, fun
 library does not have go to an inner gloo group of the same members: sparse tensors, sends with large tags. The choice
 follows from the call, its tag and its type alone, so that all members choose alike.
 """
+import contextlib
 import os
 import warnings
 import weakref
@@ -86,6 +87,14 @@ def prepare(group=None):
     mine = group_of(group)
     if streams_of(mine.lease.world) is not None:
         mine.queue().prepare()
+
+
+def background(group=None, on=True):
+    """A context: calls of a group on GPU tensors that this rank enqueues in it say that a computation runs beside them,
+    to which copy engines or few blocks leave the multiprocessors, where the library's tables have that. They may take
+    longer; results are the same. All ranks make the same calls in it. Nothing changes on CPUs."""
+    mine = group_of(group)
+    return mine.queue().background(on) if streams_of(mine.lease.world) is not None else contextlib.nullcontext()
 
 
 def ended(work, async_op):

@@ -458,6 +458,48 @@ def disagree():
                 settle()
 
 
+def disagree_beside():
+    os.environ["ISOMER_CHECK"] = "1"
+    import isomer_shmem as iso
+    start(True, timeout=timedelta(seconds=30))
+    with host_streams.on(), iso.background(on=dist.get_rank() == 0):
+        with pytest.raises(dist.DistBackendError, match="mismatch of background"):
+            for _ in range(100):
+                dist.all_reduce(torch.zeros(100))
+                settle()
+
+
+def beside():
+    """Which calls say that a computation runs beside them: those in the context, and FSDP2's."""
+    import isomer_shmem as iso
+    from isomer_shmem import _stream, fsdp
+    call, said = _stream.StreamCore.call, []
+    _stream.StreamCore.call = lambda core, *arguments, **more: (said.append(core._args.background),
+                                                                 call(core, *arguments, **more))[1]
+    rank, size = start()
+    with iso.background():  # on the host nothing changes
+        dist.all_reduce(torch.ones(10))
+    with host_streams.on():
+        values = torch.ones(10)
+        dist.all_reduce(values)
+        with iso.background():
+            dist.all_reduce(values, async_op=True).wait()
+            with iso.background(on=False):
+                dist.all_reduce(values)
+        dist.all_reduce(values)
+        settle()
+        assert said == [0, 1, 0, 0] and values.eq(size ** 4).all()
+        for on in (True, False):
+            gather, scatter = fsdp.AllGather(dist.group.WORLD, on), fsdp.ReduceScatter(dist.group.WORLD, on)
+            check_gather(gather, rank, size, 100, 0)
+            output, source = torch.zeros(100), torch.ones(100 * size)
+            scatter(output, source, None, dist.ReduceOp.SUM)
+            settle()
+            assert output.eq(size).all()
+        assert said[4:] == [1, 1, 0, 0], said
+    dist.destroy_process_group()
+
+
 class Stalled:
     """The event of a stream that stands still."""
 
@@ -540,7 +582,7 @@ def test_collectives(ranks, size, is_async):
 
 
 @pytest.mark.parametrize("function", (works, large_on_nodes, large_by_buffers, by_engines, no_room, order, messages, prepared,
-                                      coalesced, mixed, one_slot, one_sided, inference))
+                                      coalesced, mixed, beside, one_slot, one_sided, inference))
 def test_two_and_three(ranks, function):
     for size in (2, 3):
         ranks(size, function, backend=None)
@@ -552,6 +594,7 @@ def test_late_peer_is_an_error(ranks):
 
 def test_ranks_that_disagree_on_streams_all_raise(ranks):
     ranks(2, disagree, backend=None)
+    ranks(2, disagree_beside, backend=None)
 
 
 def test_a_buffer_that_one_rank_keeps_is_an_error(ranks):

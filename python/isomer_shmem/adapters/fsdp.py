@@ -9,6 +9,7 @@ All-gathers run in place, in buffers that peers reach by pointer. On GPUs, copy 
 on one node, so that they take no compute units from the matrix products beside them. The operator is torch's own: AVG,
 or a sum with a factor. On a GPU, calls go into the streams that torch has made current for them.
 """
+import contextlib
 import math
 
 import torch
@@ -18,7 +19,7 @@ from torch.distributed.fsdp import FSDPModule
 from . import _stream
 from ._device import streams_of
 from .memory import check_device
-from .pg import ended, group_of
+from .pg import background, ended, group_of
 from .pool import pool_of
 
 try:  # torch 2.9 and later; a private module, so the tests of this file must pass with each new torch
@@ -34,7 +35,8 @@ ENGINE_BYTES = 8 << 20  # of an all-gather: smaller ones are over before engines
 class _Adapter:
     """The part of torch's Comm that allocates, and counts."""
 
-    def __init__(self, options, group=None):
+    def __init__(self, options, group, background):
+        self.background = background
         self.group = group_of(group) if group is not None else None
         self.calls = self.nbytes = self.by_engines = 0
         self._options = options(), options()  # of calls, asynchronous ones last
@@ -53,6 +55,9 @@ class _Adapter:
         check_device(device, world)
         return pool_of(world, device).take(size, dtype)
 
+    def _beside(self, group):
+        return background(group, True) if self.background else contextlib.nullcontext()
+
     def _counted(self, nbytes, work, async_op):
         self.calls, self.nbytes = self.calls + 1, self.nbytes + nbytes
         return ended(work, async_op)
@@ -62,8 +67,8 @@ class AllGather(_Adapter, _AllGather):
     """For FSDPModule.set_custom_all_gather. Only one that knows its group uses copy engines: they need buffers that all
     members of the group take in one order."""
 
-    def __init__(self, group=None):
-        super().__init__(dist.distributed_c10d.AllgatherOptions, group)
+    def __init__(self, group=None, background=True):
+        super().__init__(dist.distributed_c10d.AllgatherOptions, group, background)
 
     def allocate(self, size, *, dtype, device):
         nbytes = math.prod(size) * dtype.itemsize
@@ -75,15 +80,16 @@ class AllGather(_Adapter, _AllGather):
         return super().allocate(size, dtype=dtype, device=device)
 
     def __call__(self, output_tensor, input_tensor, group, async_op=False):
-        work = group_of(group).all_gather_single(output_tensor, input_tensor, self._options[async_op])
+        with self._beside(group):
+            work = group_of(group).all_gather_single(output_tensor, input_tensor, self._options[async_op])
         return self._counted(output_tensor.nbytes, work, async_op)
 
 
 class ReduceScatter(_Adapter, _ReduceScatter):
     """For FSDPModule.set_custom_reduce_scatter. One that knows its group has engines bring what is to be combined."""
 
-    def __init__(self, group=None):
-        super().__init__(dist.ReduceScatterOptions, group)
+    def __init__(self, group=None, background=True):
+        super().__init__(dist.ReduceScatterOptions, group, background)
 
     def allocate(self, size, *, dtype, device):
         if self._takes_engines(math.prod(size) * dtype.itemsize, device, _stream.ENGINE_BYTES):
@@ -94,7 +100,8 @@ class ReduceScatter(_Adapter, _ReduceScatter):
         options, nbytes = self._options[async_op], input_tensor.nbytes
         options.reduceOp = op
         self.by_engines += self._takes_engines(nbytes, input_tensor.device, _stream.ENGINE_BYTES)
-        work = group_of(group).reduce_scatter_single(output_tensor, input_tensor, options)
+        with self._beside(group):
+            work = group_of(group).reduce_scatter_single(output_tensor, input_tensor, options)
         return self._counted(nbytes, work, async_op)
 
 
@@ -107,7 +114,8 @@ def _param_groups(module):
 class Installed:
     """What install() has changed."""
 
-    def __init__(self, model):
+    def __init__(self, model, background):
+        self._background = background
         self.all_gathers, self.reduce_scatters, self._before = {}, {}, []  # the first two by group
         self.device = torch.device("cpu")
         for module in model.modules():
@@ -122,8 +130,9 @@ class Installed:
             group = group_of(param_group._all_gather_process_group)  # collective now, and not in the first step
             scatters = group_of(param_group._reduce_scatter_process_group)
             self._before.append((param_group, param_group._all_gather_comm, param_group._reduce_scatter_comm))
-            param_group._all_gather_comm = self.all_gathers.setdefault(group, AllGather(group))
-            param_group._reduce_scatter_comm = self.reduce_scatters.setdefault(scatters, ReduceScatter(scatters))
+            param_group._all_gather_comm = self.all_gathers.setdefault(group, AllGather(group, self._background))
+            param_group._reduce_scatter_comm = self.reduce_scatters.setdefault(
+                scatters, ReduceScatter(scatters, self._background))
 
     def remove(self):
         """Gives each module what it had before. Not collective, but on all ranks between the same steps."""
@@ -147,8 +156,9 @@ class Installed:
                 "most_busy": pool.most_busy + sum(ring.most_busy for ring in rings)}
 
 
-def install(model):
-    """Has all FSDP modules in `model` gather and scatter by Isomer. Collective over the default group: all ranks call
+def install(model, background=True):
+    """Has all FSDP modules in `model` gather and scatter by Isomer. `background`: calls say that the model's products run
+    beside them (isomer_shmem.background). Collective over the default group: all ranks call
     it, after fully_shard and before or between steps."""
     group_of(None)
-    return Installed(model)
+    return Installed(model, background)
