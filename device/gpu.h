@@ -164,13 +164,24 @@ int iso_gpu_copy_by_engine(struct gpu *gpu, void *dest, const void *source, size
 
 /* ---- kernels ---- */
 
-/* args is the kernel's one struct, copied before the call returns. grid and block count in one dimension. */
+/* Blocks of a grid and threads of a block in three dimensions; y and z: 0 counts as 1. */
+struct gpu_dim {
+    unsigned x, y, z;
+};
+static inline uint64_t iso_gpu_count(struct gpu_dim d)
+{
+    return (uint64_t)d.x * (d.y != 0 ? d.y : 1) * (d.z != 0 ? d.z : 1);
+}
+/* args is the kernel's one struct; arguments, where it is not NULL, has a pointer to each of its arguments instead. Both
+ * are copied before the call returns. */
 struct gpu_launch {
     gpu_kernel kernel;
-    unsigned grid, block;
+    struct gpu_dim grid, block;
     size_t shared_bytes; /* dynamic */
     const void *args;
     size_t args_bytes;
+    void *const *arguments;
+    bool cooperative; /* the vendor's own barriers of a grid work; the caller has asked iso_gpu_max_blocks */
     bool early; /* its blocks may come while the last ones of the kernel before it in the stream still end, if that has
                  * said so by prim_stream_pass; it begins with prim_stream_wait. A hint, which not all devices take */
 };

@@ -21,7 +21,8 @@
  *
  * Errors. No call traps; waits give up when a peer has died: at shmemd_status.
  *
- * Includes: shmem_types.h, the bodies in device/, and at the end the collectives. */
+ * Includes: shmem_types.h, the bodies in device/, and at the end the collectives and what threads of one PE do among
+ * themselves. C++ programs include shmem_device.hpp, which has one name for all types. */
 #ifndef SHMEM_DEVICE_H
 #define SHMEM_DEVICE_H
 
@@ -506,8 +507,9 @@ SHMEMD_FORMS(void, pe_quiet, (const int *target_pes, size_t npes),
              for (size_t i = 0; i < npes; i++) PRIM_CHECK_PE("target_pes", target_pes[i], h.n_pes);
              isod_pe_quiet(h, g, target_pes, npes);)
 
-/* ---- collectives ---- */
+/* ---- collectives; threads of one PE ---- */
 
 #include "shmem_device_coll.h"
+#include "shmem_device_local.h"
 
 #endif

@@ -306,7 +306,7 @@ int shmemx_address_info(const void *addr, shmemx_address_info_t *info);
 
 /* ---- handles: arguments of every call in a kernel, see shmem_device.h ---- */
 
-struct shmemd; /* shmemd_t is complete in shmem_device.h, which includes this file */
+struct shmemd_handle; /* shmemd_t is complete in shmem_device.h, which includes this file */
 /* Makes a handle for kernels and writes it to *handle. `slot` is 0 .. 255, equal on all members. One (team, slot) is
  * one ordered sequence of collectives, the same on all members. Kernels that may run at the same time and use
  * collectives take different slots. The same (team, slot) again gives the same handle. Collective over the team: the
@@ -315,7 +315,7 @@ struct shmemd; /* shmemd_t is complete in shmem_device.h, which includes this fi
  * stream capture. A handle lives until its team is destroyed or until shmem_finalize, and may be part of graphs.
  * Returns 0; or nonzero after a sentence: team is not a team of this PE, slot is outside its range, no device runs (on
  * SHMEM_TEAM_WORLD: it cannot start), a stream is being captured, no memory for the slot. */
-int shmemx_device_handle(shmem_team_t team, int slot, struct shmemd *handle);
+int shmemx_device_handle(shmem_team_t team, int slot, struct shmemd_handle *handle);
 
 /* The number of blocks of this kernel, of `block_threads` threads each and with shared_bytes of dynamic shared memory,
  * that may wait for one another at once on this PE's device. Where PEs share a device it is this PE's share. Never more
@@ -324,6 +324,9 @@ int shmemx_device_handle(shmem_team_t team, int slot, struct shmemd *handle);
  * block (the CPU device: 227 KiB), or the device cannot run such blocks. */
 typedef void (*shmemx_kernel_t)(void);
 int shmemx_max_blocks(shmemx_kernel_t kernel, int block_threads, size_t shared_bytes);
+/* The same without the bound by SHMEM_DEVICE_BLOCKS: the largest grid of a cooperative launch. Its further blocks may
+ * use everything but collectives of their own block number: see shmemd_lane. */
+int shmemx_max_grid(shmemx_kernel_t kernel, int block_threads, size_t shared_bytes);
 
 /* An error of a kernel of this PE. */
 typedef struct {
@@ -399,9 +402,10 @@ int shmemx_stream_wait_stream(shmemx_stream_t later, shmemx_stream_t earlier);
  * The kernel may stand in another file: declare it by SHMEMX_DECLARE_KERNEL, not in the file that defines it nor in a
  * header of both. `args` is the kernel's one struct, copied before the call returns, and args_bytes its size. The CPU
  * device refuses another size. GPUs do not check: the kernel takes as many bytes as its struct has. `blocks` is 1 or
- * more, block_threads 1 .. 1024; shared_bytes is dynamic shared memory, at most what the device has for a block (the CPU
- * device: 227 KiB, and kernels cannot reach it there). Not collective. Nonzero after a sentence also: no device runs, an
- * argument is outside its range, the kernel cannot run with so many threads or so much memory. */
+ * more, block_threads 1 .. 1024; shared_bytes is dynamic shared memory (SHMEMD_DYNAMIC_SHARED), at most what the device
+ * has for a block (the CPU device: 227 KiB). Not collective. Nonzero after a sentence also: no device runs, an argument
+ * is outside its range, the kernel cannot run with so many threads or so much memory. C++ kernels with arguments of
+ * their own: shmem_device.hpp. */
 #ifdef __cplusplus
 #define SHMEMX_DECLARE_KERNEL(name) extern "C" void name(void)
 #else
@@ -410,6 +414,32 @@ int shmemx_stream_wait_stream(shmemx_stream_t later, shmemx_stream_t earlier);
 #define SHMEMX_KERNEL(name) ((shmemx_kernel_t)(name))
 int shmemx_launch(shmemx_kernel_t kernel, unsigned blocks, unsigned block_threads, size_t shared_bytes,
                   const void *args, size_t args_bytes, shmemx_stream_t stream);
+/* The same for blocks that wait for one another: all of them can run at once, or the call returns nonzero after a
+ * sentence that names the largest grid (shmemx_max_grid). It counts this PE's share of the device, and no other kernels
+ * that may be running. The vendor's own barriers of a grid work in it (cooperative groups). */
+int shmemx_launch_cooperative(shmemx_kernel_t kernel, unsigned blocks, unsigned block_threads, size_t shared_bytes,
+                              const void *args, size_t args_bytes, shmemx_stream_t stream);
+
+/* A grid or a block in three dimensions; 0 counts as 1. */
+typedef struct {
+    unsigned x, y, z;
+} shmemx_dim_t;
+/* How a kernel is launched. Begin with SHMEMX_LAUNCH_ATTR and set what you need. */
+typedef struct {
+    size_t struct_bytes; /* sizeof(shmemx_launch_attr_t) */
+    shmemx_dim_t grid;   /* blocks */
+    shmemx_dim_t block;  /* threads, 1024 at most */
+    size_t shared_bytes; /* as of shmemx_launch */
+    const void *args;    /* the kernel's one struct, and its size */
+    size_t args_bytes;
+    void *const *arguments; /* not NULL: a pointer to each argument of the kernel, in their order, instead of args. On
+                             * the CPU device kernels have one argument, and only the first pointer is taken */
+    int cooperative;        /* 1: as shmemx_launch_cooperative */
+} shmemx_launch_attr_t;
+#define SHMEMX_LAUNCH_ATTR {sizeof(shmemx_launch_attr_t), {1, 1, 1}, {1, 1, 1}, 0, NULL, 0, NULL, 0}
+/* Launches a kernel as *attr says, which is read during the call. Returns as shmemx_launch; nonzero also when
+ * attr->struct_bytes is another size. */
+int shmemx_launch_attr(shmemx_kernel_t kernel, const shmemx_launch_attr_t *attr, shmemx_stream_t stream);
 /* Work that is enqueued between begin and end becomes a graph and does not run. shmemx_stream_synchronize refuses a
  * stream that is being captured. Each stream that the capture took along must have joined again when the capture ends;
  * otherwise shmemx_graph_end says so. The capture is lost then. On AMD it goes on and can be ended again. Not

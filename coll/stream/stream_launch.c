@@ -7,7 +7,12 @@
 int iso_stream_launch(const struct stream_call *c, gpu_kernel kernel, struct select_shape shape, bool early)
 {
     struct isod_stream_coll args = c->args;
-    struct gpu_launch l = {kernel, shape.grid, shape.threads, 0, &args, sizeof args, early};
+    struct gpu_launch l = {.kernel = kernel,
+                           .grid.x = shape.grid,
+                           .block.x = shape.threads,
+                           .args = &args,
+                           .args_bytes = sizeof args,
+                           .early = early};
     uint64_t units = (args.bytes + 15) / 16, share = (units + shape.grid - 1) / shape.grid, n = (uint64_t)args.h.n_pes;
     args.share = share * 16;
     args.span = (share + n - 1) / n * 16;

@@ -16,7 +16,8 @@ extern void isod_stream_list_kernel(void);
 static int put_list(const struct stream_call *c, const uint64_t *words, size_t n)
 {
     struct isod_stream_list args;
-    struct gpu_launch l = {isod_stream_list_kernel, 1, 64, 0, &args, sizeof args, false};
+    struct gpu_launch l = {
+        .kernel = isod_stream_list_kernel, .grid.x = 1, .block.x = 64, .args = &args, .args_bytes = sizeof args};
     int rc = 0;
     memset(&args, 0, sizeof args);
     for (size_t at = 0; at < n && rc == 0; at += ISOD_STREAM_LIST_WORDS) {

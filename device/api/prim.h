@@ -40,6 +40,21 @@ struct prim_group {
     enum prim_group_kind kind;
 };
 
+/* A grid or a block in three dimensions, or a place in one. */
+struct prim_dim {
+    unsigned x, y, z;
+};
+
+/* What an atomic of threads of one PE orders, in bits, and whom it concerns. */
+enum prim_order { PRIM_RELAXED = 0, PRIM_ACQUIRE = 1, PRIM_RELEASE = 2, PRIM_ACQ_REL = 3 };
+enum prim_scope { PRIM_OF_BLOCK, PRIM_OF_DEVICE };
+
+/* A barrier of some waves of a block, in memory that the block shares. */
+struct prim_named {
+    uint32_t id, threads;         /* number of the hardware's barrier, where there are such; who meets */
+    uint32_t arrived, generation; /* where there are none */
+};
+
 /* The compiler's own macros name the target: __HIP__ is clang's HIP mode, __CUDACC__ is nvcc, __CUDA__ is clang's CUDA
  * mode. A compiler for any other device must not get the CPU's functions: it would drop them all without a word. */
 #if defined(__HIP__)
@@ -61,6 +76,10 @@ struct prim_group {
  * PRIM_KERNEL_BOUNDED(name, TYPE, a, threads)   the same for blocks of at most so many threads, which may have more
  *                                       registers then, or are held to what that many leave for each
  * PRIM_SHARED(TYPE, name, count)        an array that the threads of a block share, uninitialised; use as name[i]
+ * PRIM_SHARED_DYNAMIC(TYPE, name)       a pointer to as many bytes of such memory as the launch says, aligned to 16
+ * PRIM_GLOBAL, PRIM_GLOBAL_BOUNDED(threads)   of C++: begin the declaration of a function that is a kernel, of any
+ *                                       arguments, in a namespace, or behind a template's <...>. PRIM_CALLS_GLOBAL: it is
+ *                                       a plain function, which the launch has to call with its arguments
  *
  * prim_rank(g) prim_size(g)             place of the calling thread in the group, number of threads
  * prim_sync(g)                          all threads of the group are here; their earlier stores are seen by the group
@@ -68,6 +87,9 @@ struct prim_group {
  * prim_broadcast_u64(g, v)              the same; the first thread's v
  * prim_block_index() prim_block_count() of the grid, counted in one dimension
  * prim_wave_size()
+ * prim_grid_dim() prim_block_dim()      in three dimensions; prim_block_place() prim_thread_place() in them
+ * prim_ballot(p)                        by all threads of a wave: bit i is the p of thread i
+ * prim_shuffle_T(v, lane)               by all threads of a wave: the v of that thread of the wave. Neither orders memory
  *
  * T is u32 or u64, naturally aligned:
  * prim_load_relaxed_T(p)                never torn, never cached where a peer's store would be missed
@@ -80,6 +102,13 @@ struct prim_group {
  *                                       order comes from fences: prim_gather_stores or prim_fence_before_signal before
  *                                       one; after one prim_acquire_after_atomic, or prim_peek of the same word and
  *                                       prim_acquire_from_peer
+ *
+ * Among threads of this PE, in its device memory or in memory that a block shares; of T. `order` and `scope` are
+ * constants. RELEASE pairs with ACQUIRE of the same scope:
+ * prim_local_load_T(p, order, scope)    RELAXED or ACQUIRE
+ * prim_local_store_T(p, v, order, scope)   RELAXED or RELEASE
+ * prim_local_fetch_add_T(p, v, order, scope), prim_local_swap_T, prim_local_cas_T(p, expected, desired, order, scope)
+ *                                       the old value
  *
  * Flags behind data. The group calls prim_gather_stores(g); then any of its threads, each for itself, may call
  * prim_fence_flag() and then prim_store_flag: who sees that flag sees all that the group stored before.
@@ -147,6 +176,9 @@ struct prim_group {
 #endif
 #ifndef PRIM_GIVES_ATOMICS
 #error "device/api/prim.h: the target gives no atomic loads, stores, fetch-ops and compare-swap"
+#endif
+#ifndef PRIM_GIVES_LOCAL
+#error "device/api/prim.h: the target gives no dimensions, ballots, shuffles and local atomics"
 #endif
 #ifndef PRIM_GIVES_FENCES
 #error "device/api/prim.h: the target gives no gather_stores, settle_stores, fence_flag, store_flag, peek and fences"
@@ -313,6 +345,30 @@ PRIM_FN void prim_signal_u64(struct prim_group g, uint64_t *flag, uint64_t value
         prim_fence_flag();
         prim_store_flag_u64(flag, value);
     }
+}
+#endif
+
+/* Threads b->threads of some waves of a block meet; whole waves call, and see each other's earlier stores. One thread
+ * of a wave stands for it: others that spin in the same wave could keep it from going on. Acquire and release of each
+ * arrival chain the stores of all to the last one, whose release of the generation pairs with the looks of the rest. */
+#ifndef PRIM_HAS_NAMED
+PRIM_FN void prim_named_sync(struct prim_named *b)
+{
+    const struct prim_group wave = prim_group_wave();
+    prim_settle_stores(prim_group_block());
+    prim_sync(wave);
+    if (prim_rank(wave) == 0) {
+        uint32_t before = prim_local_load_u32(&b->generation, PRIM_RELAXED, PRIM_OF_BLOCK), size = prim_size(wave);
+        if (prim_local_fetch_add_u32(&b->arrived, size, PRIM_ACQ_REL, PRIM_OF_BLOCK) + size == b->threads) {
+            prim_local_store_u32(&b->arrived, 0, PRIM_RELAXED, PRIM_OF_BLOCK);
+            prim_local_store_u32(&b->generation, before + 1, PRIM_RELEASE, PRIM_OF_BLOCK);
+        } else
+            for (uint32_t now = before; now == before;) {
+                now = prim_local_load_u32(&b->generation, PRIM_ACQUIRE, PRIM_OF_BLOCK);
+                prim_look("shmemd_named_barrier_sync", b, now);
+            }
+    }
+    prim_sync(wave);
 }
 #endif
 

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <time.h>
 
-/* SHMEMD_CPU_CALLS: the compiler chooses what it inlines. A file of many kernels is compiled in a tenth of the time, and
- * they run slower. */
+/* SHMEMD_CPU_CALLS: the compiler chooses what it inlines. A file of many kernels is compiled in a tenth of the time,
+ * and they run slower. */
 #ifdef SHMEMD_CPU_CALLS
 #define PRIM_FN static inline __attribute__((unused))
 #else
@@ -38,6 +38,7 @@ struct shmemd_cpu_thread {
     uint32_t lane, lanes; /* in the wave; the last wave of a block may have fewer lanes than wave_size */
     uint32_t wave_size;
     uint32_t block_index, block_count;
+    uint32_t grid_dim[2], block_dim[2]; /* x and y */
 };
 
 #define PRIM_CPU_RUNTIME PRIM_CPU_C __attribute__((visibility("default"), weak))
@@ -55,7 +56,8 @@ PRIM_CPU_RUNTIME void shmemd_cpu_seen(void);
 /* prim_call_begin and prim_call_end. */
 PRIM_CPU_RUNTIME bool shmemd_cpu_call_begin(void);
 PRIM_CPU_RUNTIME int shmemd_cpu_call_end(int rc);
-/* Memory of the block, the same for all its threads that ask with equal keys; aligned to 64. */
+/* Memory of the block, the same for all its threads that ask with equal keys; aligned to 64. Key NULL: the dynamic
+ * shared memory of the launch. */
 PRIM_CPU_RUNTIME void *shmemd_cpu_shared(const void *key, size_t bytes);
 
 /* With a seed: keeps back a put of a kernel's thread. False: the caller stores. A put that is kept back reaches its
@@ -96,6 +98,12 @@ PRIM_CPU_RUNTIME uint64_t shmemd_cpu_clock_ns(void); /* prim_clock_ns where <tim
     static const char name##_key = 0;  \
     TYPE *const name = (TYPE *)shmemd_cpu_shared(&name##_key, sizeof(TYPE) * (size_t)(count))
 
+#define PRIM_SHARED_DYNAMIC(TYPE, name) TYPE *const name = (TYPE *)shmemd_cpu_shared(NULL, 0)
+
+#define PRIM_CALLS_GLOBAL
+#define PRIM_GLOBAL __attribute__((unused))
+#define PRIM_GLOBAL_BOUNDED(threads) PRIM_GLOBAL
+
 /* ---- groups ---- */
 
 #define PRIM_GIVES_GROUP
@@ -129,6 +137,51 @@ PRIM_FN int prim_call_end(int rc) { return shmemd_cpu_call_end(rc); }
 PRIM_FN uint32_t prim_block_index(void) { return shmemd_cpu_self()->block_index; }
 PRIM_FN uint32_t prim_block_count(void) { return shmemd_cpu_self()->block_count; }
 PRIM_FN uint32_t prim_wave_size(void) { return shmemd_cpu_self()->wave_size; }
+
+PRIM_FN struct prim_dim prim_cpu_dim(const uint32_t xy[2], uint32_t count)
+{
+    struct prim_dim d = {xy[0], xy[1], count / (xy[0] * xy[1])};
+    return d;
+}
+PRIM_FN struct prim_dim prim_cpu_place(const uint32_t xy[2], uint32_t index)
+{
+    struct prim_dim d = {index % xy[0], index / xy[0] % xy[1], index / (xy[0] * xy[1])};
+    return d;
+}
+PRIM_FN struct prim_dim prim_grid_dim(void)
+{
+    const struct shmemd_cpu_thread *self = shmemd_cpu_self();
+    return prim_cpu_dim(self->grid_dim, self->block_count);
+}
+PRIM_FN struct prim_dim prim_block_dim(void)
+{
+    const struct shmemd_cpu_thread *self = shmemd_cpu_self();
+    return prim_cpu_dim(self->block_dim, self->size);
+}
+PRIM_FN struct prim_dim prim_block_place(void)
+{
+    const struct shmemd_cpu_thread *self = shmemd_cpu_self();
+    return prim_cpu_place(self->grid_dim, self->block_index);
+}
+PRIM_FN struct prim_dim prim_thread_place(void)
+{
+    const struct shmemd_cpu_thread *self = shmemd_cpu_self();
+    return prim_cpu_place(self->block_dim, self->rank);
+}
+
+PRIM_FN uint64_t prim_ballot(bool p) { return shmemd_cpu_sync(PRIM_WAVE, (uint64_t)p << shmemd_cpu_self()->lane); }
+/* The second sync lets the next shuffle write. */
+PRIM_FN uint64_t prim_shuffle_u64(uint64_t v, uint32_t lane)
+{
+    PRIM_SHARED(uint64_t, told, 1024);
+    uint32_t rank = shmemd_cpu_self()->rank;
+    told[rank] = v;
+    (void)shmemd_cpu_sync(PRIM_WAVE, 0);
+    v = told[rank - shmemd_cpu_self()->lane + lane % shmemd_cpu_self()->wave_size];
+    (void)shmemd_cpu_sync(PRIM_WAVE, 0);
+    return v;
+}
+PRIM_FN uint32_t prim_shuffle_u32(uint32_t v, uint32_t lane) { return (uint32_t)prim_shuffle_u64(v, lane); }
 
 /* ---- checks ---- */
 
@@ -207,6 +260,58 @@ PRIM_FN void prim_fence_full(void)
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
 }
+
+/* Among threads of this PE. What a thread has put to peers is behind its release for whoever acquires that: a fence of
+ * another one covers it, as fences of GPUs do. */
+#define PRIM_GIVES_LOCAL
+PRIM_FN void prim_cpu_local_release(int order, int scope)
+{
+    if ((order & PRIM_RELEASE) == 0)
+        return;
+    if (scope == PRIM_OF_BLOCK)
+        shmemd_cpu_settle(PRIM_BLOCK);
+    else
+        shmemd_cpu_release();
+}
+#define PRIM_CPU_ORDER(order)                     \
+    ((order) == PRIM_RELAXED   ? __ATOMIC_RELAXED \
+     : (order) == PRIM_ACQUIRE ? __ATOMIC_ACQUIRE \
+     : (order) == PRIM_RELEASE ? __ATOMIC_RELEASE \
+                               : __ATOMIC_ACQ_REL)
+#define PRIM_CPU_LOCAL(name, T)                                                                   \
+    PRIM_FN T prim_local_load_##name(const T *p, int order, int scope)                            \
+    {                                                                                             \
+        (void)scope;                                                                              \
+        return order == PRIM_RELAXED ? prim_load_relaxed_##name(p) : prim_load_acquire_##name(p); \
+    }                                                                                             \
+    PRIM_FN void prim_local_store_##name(T *p, T v, int order, int scope)                         \
+    {                                                                                             \
+        prim_cpu_local_release(order, scope);                                                     \
+        if (order == PRIM_RELAXED)                                                                \
+            prim_store_relaxed_##name(p, v);                                                      \
+        else                                                                                      \
+            prim_store_release_##name(p, v);                                                      \
+    }                                                                                             \
+    PRIM_FN T prim_local_fetch_add_##name(T *p, T v, int order, int scope)                        \
+    {                                                                                             \
+        prim_cpu_local_release(order, scope);                                                     \
+        return __atomic_fetch_add(p, v, PRIM_CPU_ORDER(order));                                   \
+    }                                                                                             \
+    PRIM_FN T prim_local_swap_##name(T *p, T v, int order, int scope)                             \
+    {                                                                                             \
+        prim_cpu_local_release(order, scope);                                                     \
+        return __atomic_exchange_n(p, v, PRIM_CPU_ORDER(order));                                  \
+    }                                                                                             \
+    PRIM_FN T prim_local_cas_##name(T *p, T expected, T desired, int order, int scope)            \
+    {                                                                                             \
+        prim_cpu_local_release(order, scope);                                                     \
+        __atomic_compare_exchange_n(p, &expected, desired, false, PRIM_CPU_ORDER(order),          \
+                                    order &PRIM_ACQUIRE ? __ATOMIC_ACQUIRE : __ATOMIC_RELAXED);   \
+        return expected;                                                                          \
+    }
+PRIM_CPU_LOCAL(u32, uint32_t)
+PRIM_CPU_LOCAL(u64, uint64_t)
+#undef PRIM_CPU_LOCAL
 
 /* The threads of a block are one thread of the CPU, so the sync has put their stores before the flag's release store.
  */

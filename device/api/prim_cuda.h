@@ -21,10 +21,15 @@
 #define __syncthreads_or(p) __nvvm_bar0_or(p)
 #define __syncwarp(mask) __nvvm_bar_warp_sync(mask)
 #define __any_sync(mask, p) __nvvm_vote_any_sync(mask, p)
-static __device__ __forceinline__ uint64_t __shfl_sync(unsigned mask, uint64_t v, int lane)
+#define __ballot_sync(mask, p) (unsigned)__nvvm_vote_ballot_sync(mask, p)
+static __device__ __forceinline__ unsigned __shfl_sync(unsigned mask, unsigned v, int lane)
+{
+    return (unsigned)__nvvm_shfl_sync_idx_i32(mask, (int)v, lane, 31);
+}
+static __device__ __forceinline__ unsigned long long __shfl_sync(unsigned mask, unsigned long long v, int lane)
 {
     uint32_t low = (uint32_t)__nvvm_shfl_sync_idx_i32(mask, (int)(uint32_t)v, lane, 31);
-    return (uint64_t)(uint32_t)__nvvm_shfl_sync_idx_i32(mask, (int)(uint32_t)(v >> 32), lane, 31) << 32 | low;
+    return (unsigned long long)(uint32_t)__nvvm_shfl_sync_idx_i32(mask, (int)(uint32_t)(v >> 32), lane, 31) << 32 | low;
 }
 static __device__ __forceinline__ uint32_t __ldg(const uint32_t *p) { return __nvvm_ldg_ui(p); }
 static __device__ __forceinline__ uint64_t __ldg(const uint64_t *p) { return __nvvm_ldg_ul(p); }
@@ -53,6 +58,11 @@ static __device__ __forceinline__ uint64_t __ldg(const uint64_t *p) { return __n
 #define PRIM_KERNEL_BOUNDED(name, TYPE, a, threads) \
     extern "C" __global__ void __launch_bounds__(threads, 1) name(const __grid_constant__ TYPE a)
 #define PRIM_SHARED(TYPE, name, count) __shared__ TYPE name[count]
+#define PRIM_SHARED_DYNAMIC(TYPE, name)                                              \
+    extern __shared__ __attribute__((aligned(16))) unsigned char prim_cuda_shared[]; \
+    TYPE *const name = (TYPE *)(void *)prim_cuda_shared
+#define PRIM_GLOBAL __global__ PRIM_CUDA_BOUNDS
+#define PRIM_GLOBAL_BOUNDED(threads) __global__ __launch_bounds__(threads, 1)
 
 #if defined(__CUDACC_RTC__)
 #define __builtin_memcpy memcpy /* the name that the run-time compiler knows */
@@ -176,6 +186,105 @@ PRIM_FN uint8_t prim_load_relaxed_u8(const uint8_t *p)
 PRIM_FN void prim_store_relaxed_u8(uint8_t *p, uint8_t v)
 {
     asm volatile("st.relaxed.sys.global.u8 [%0], %1;" : : "l"(p), "r"((uint32_t)v) : "memory");
+}
+
+/* ---- among threads of this PE: generic addresses, which may be shared memory ---- */
+
+#define PRIM_GIVES_LOCAL
+PRIM_FN struct prim_dim prim_grid_dim(void)
+{
+    struct prim_dim d = {gridDim.x, gridDim.y, gridDim.z};
+    return d;
+}
+PRIM_FN struct prim_dim prim_block_dim(void)
+{
+    struct prim_dim d = {blockDim.x, blockDim.y, blockDim.z};
+    return d;
+}
+PRIM_FN struct prim_dim prim_block_place(void)
+{
+    struct prim_dim d = {blockIdx.x, blockIdx.y, blockIdx.z};
+    return d;
+}
+PRIM_FN struct prim_dim prim_thread_place(void)
+{
+    struct prim_dim d = {threadIdx.x, threadIdx.y, threadIdx.z};
+    return d;
+}
+PRIM_FN uint64_t prim_ballot(bool p) { return __ballot_sync(0xffffffffu, p); }
+PRIM_FN uint32_t prim_shuffle_u32(uint32_t v, uint32_t lane) { return __shfl_sync(0xffffffffu, v, (int)lane); }
+PRIM_FN uint64_t prim_shuffle_u64(uint64_t v, uint32_t lane)
+{
+    return (uint64_t)__shfl_sync(0xffffffffu, (unsigned long long)v, (int)lane);
+}
+
+/* A fence before a relaxed access is its release, one behind it its acquire. */
+PRIM_FN void prim_cuda_local_fence(int order, int bit, int scope)
+{
+    if ((order & bit) == 0)
+        return;
+    if (scope == PRIM_OF_BLOCK)
+        asm volatile("fence.acq_rel.cta;" : : : "memory");
+    else
+        asm volatile("fence.acq_rel.gpu;" : : : "memory");
+}
+#define PRIM_CUDA_LOCAL_OP(name, T, op, reg)                                                                  \
+    PRIM_FN T name(T *p, T v, int order, int scope)                                                           \
+    {                                                                                                         \
+        T old;                                                                                                \
+        prim_cuda_local_fence(order, PRIM_RELEASE, scope);                                                    \
+        if (scope == PRIM_OF_BLOCK)                                                                           \
+            asm volatile("atom.relaxed.cta." op " %0, [%1], %2;" : "=" reg(old) : "l"(p), reg(v) : "memory"); \
+        else                                                                                                  \
+            asm volatile("atom.relaxed.gpu." op " %0, [%1], %2;" : "=" reg(old) : "l"(p), reg(v) : "memory"); \
+        prim_cuda_local_fence(order, PRIM_ACQUIRE, scope);                                                    \
+        return old;                                                                                           \
+    }
+#define PRIM_CUDA_LOCAL(name, T, bits, reg)                                                      \
+    PRIM_FN T prim_local_load_##name(const T *p, int order, int scope)                           \
+    {                                                                                            \
+        T v;                                                                                     \
+        if (scope == PRIM_OF_BLOCK)                                                              \
+            asm volatile("ld.relaxed.cta.u" bits " %0, [%1];" : "=" reg(v) : "l"(p) : "memory"); \
+        else                                                                                     \
+            asm volatile("ld.relaxed.gpu.u" bits " %0, [%1];" : "=" reg(v) : "l"(p) : "memory"); \
+        prim_cuda_local_fence(order, PRIM_ACQUIRE, scope);                                       \
+        return v;                                                                                \
+    }                                                                                            \
+    PRIM_FN void prim_local_store_##name(T *p, T v, int order, int scope)                        \
+    {                                                                                            \
+        prim_cuda_local_fence(order, PRIM_RELEASE, scope);                                       \
+        if (scope == PRIM_OF_BLOCK)                                                              \
+            asm volatile("st.relaxed.cta.u" bits " [%0], %1;" : : "l"(p), reg(v) : "memory");    \
+        else                                                                                     \
+            asm volatile("st.relaxed.gpu.u" bits " [%0], %1;" : : "l"(p), reg(v) : "memory");    \
+    }                                                                                            \
+    PRIM_CUDA_LOCAL_OP(prim_local_fetch_add_##name, T, "add.u" bits, reg)                        \
+    PRIM_CUDA_LOCAL_OP(prim_local_swap_##name, T, "exch.b" bits, reg)                            \
+    PRIM_FN T prim_local_cas_##name(T *p, T expected, T desired, int order, int scope)           \
+    {                                                                                            \
+        T old;                                                                                   \
+        prim_cuda_local_fence(order, PRIM_RELEASE, scope);                                       \
+        if (scope == PRIM_OF_BLOCK)                                                              \
+            asm volatile("atom.relaxed.cta.cas.b" bits " %0, [%1], %2, %3;"                      \
+                         : "=" reg(old)                                                          \
+                         : "l"(p), reg(expected), reg(desired)                                   \
+                         : "memory");                                                            \
+        else                                                                                     \
+            asm volatile("atom.relaxed.gpu.cas.b" bits " %0, [%1], %2, %3;"                      \
+                         : "=" reg(old)                                                          \
+                         : "l"(p), reg(expected), reg(desired)                                   \
+                         : "memory");                                                            \
+        prim_cuda_local_fence(order, PRIM_ACQUIRE, scope);                                       \
+        return old;                                                                              \
+    }
+PRIM_CUDA_LOCAL(u32, uint32_t, "32", "r")
+PRIM_CUDA_LOCAL(u64, uint64_t, "64", "l")
+
+#define PRIM_HAS_NAMED
+PRIM_FN void prim_named_sync(struct prim_named *b)
+{
+    asm volatile("barrier.sync %0, %1;" : : "r"(b->id), "r"(b->threads) : "memory");
 }
 
 /* ---- fences ---- */

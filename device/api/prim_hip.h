@@ -11,7 +11,8 @@
 #error "device/api/prim_hip.h: HIP is C++; compile with -x hip"
 #endif
 #if defined(__HIP_DEVICE_COMPILE__) && !defined(__GFX9__)
-#error "device/api/prim_hip.h: only gfx9 (MI200, MI300, MI350) is supported: its waits and scope bits are spelled out here"
+#error \
+    "device/api/prim_hip.h: only gfx9 (MI200, MI300, MI350) is supported: its waits and scope bits are spelled out here"
 #endif
 
 /* Under a full HIP installation its header, in whichever order the user includes; otherwise the two declarations by
@@ -48,6 +49,11 @@ extern "C" int hipLaunchKernel(const void *, dim3, dim3, void **, size_t, struct
 #define PRIM_KERNEL_BOUNDED(name, TYPE, a, threads) \
     extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, threads))) void name(TYPE a)
 #define PRIM_SHARED(TYPE, name, count) __attribute__((shared)) TYPE name[count]
+#define PRIM_SHARED_DYNAMIC(TYPE, name)                                                    \
+    extern __attribute__((shared, aligned(16))) unsigned char prim_hip_shared_of_launch[]; \
+    TYPE *const name = (TYPE *)(void *)prim_hip_shared_of_launch
+#define PRIM_GLOBAL __attribute__((global, amdgpu_flat_work_group_size(1, PRIM_MAX_THREADS)))
+#define PRIM_GLOBAL_BOUNDED(threads) __attribute__((global, amdgpu_flat_work_group_size(1, threads)))
 
 /* ---- pointers ----
  * A pointer that came out of memory is of no known address space: the compiler would take it for perhaps shared memory
@@ -323,6 +329,111 @@ PRIM_FN uint64_t prim_load_lazy_u64(const uint64_t *p)
 {
     return __hip_atomic_load(PRIM_HIP_AT(const uint64_t, p), __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP);
 }
+
+/* ---- among threads of this PE: generic addresses, which may be shared memory ---- */
+
+#define PRIM_GIVES_LOCAL
+PRIM_FN struct prim_dim prim_block_dim(void)
+{
+    struct prim_dim d = {__builtin_amdgcn_workgroup_size_x(), __builtin_amdgcn_workgroup_size_y(),
+                         __builtin_amdgcn_workgroup_size_z()};
+    return d;
+}
+PRIM_FN struct prim_dim prim_grid_dim(void)
+{
+    struct prim_dim block = prim_block_dim();
+    struct prim_dim d = {__builtin_amdgcn_grid_size_x() / block.x, __builtin_amdgcn_grid_size_y() / block.y,
+                         __builtin_amdgcn_grid_size_z() / block.z};
+    return d;
+}
+PRIM_FN struct prim_dim prim_block_place(void)
+{
+    struct prim_dim d = {__builtin_amdgcn_workgroup_id_x(), __builtin_amdgcn_workgroup_id_y(),
+                         __builtin_amdgcn_workgroup_id_z()};
+    return d;
+}
+PRIM_FN struct prim_dim prim_thread_place(void)
+{
+    struct prim_dim d = {__builtin_amdgcn_workitem_id_x(), __builtin_amdgcn_workitem_id_y(),
+                         __builtin_amdgcn_workitem_id_z()};
+    return d;
+}
+PRIM_FN uint64_t prim_ballot(bool p) { return __builtin_amdgcn_ballot_w64(p); }
+PRIM_FN uint32_t prim_shuffle_u32(uint32_t v, uint32_t lane)
+{
+    return (uint32_t)__builtin_amdgcn_ds_bpermute((int)(lane * 4), (int)v);
+}
+PRIM_FN uint64_t prim_shuffle_u64(uint64_t v, uint32_t lane)
+{
+    uint64_t high = prim_shuffle_u32((uint32_t)(v >> 32), lane);
+    return high << 32 | prim_shuffle_u32((uint32_t)v, lane);
+}
+
+/* A fence before a relaxed access is its release, one behind it its acquire. A block is one compute unit, so its scope
+ * needs no cache. */
+PRIM_FN void prim_hip_local_release(int order, int scope)
+{
+    if ((order & PRIM_RELEASE) == 0)
+        return;
+    if (scope == PRIM_OF_BLOCK) {
+        __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+    } else {
+        __builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent");
+        prim_hip_wait_stores();
+    }
+}
+PRIM_FN void prim_hip_local_acquire(int order, int scope)
+{
+    if ((order & PRIM_ACQUIRE) == 0)
+        return;
+    if (scope == PRIM_OF_BLOCK)
+        __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+    else
+        __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "agent");
+}
+#define PRIM_HIP_LOCAL_OP(name, T, op)                                                            \
+    PRIM_FN T name(T *p, T v, int order, int scope)                                               \
+    {                                                                                             \
+        prim_hip_local_release(order, scope);                                                     \
+        T old = scope == PRIM_OF_BLOCK ? op(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP) \
+                                       : op(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);    \
+        prim_hip_local_acquire(order, scope);                                                     \
+        return old;                                                                               \
+    }
+#define PRIM_HIP_LOCAL(name, T)                                                                             \
+    PRIM_FN T prim_local_load_##name(const T *p, int order, int scope)                                      \
+    {                                                                                                       \
+        T v = scope == PRIM_OF_BLOCK ? __hip_atomic_load(p, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP) \
+                                     : __hip_atomic_load(p, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);    \
+        prim_hip_local_acquire(order, scope);                                                               \
+        return v;                                                                                           \
+    }                                                                                                       \
+    PRIM_FN void prim_local_store_##name(T *p, T v, int order, int scope)                                   \
+    {                                                                                                       \
+        prim_hip_local_release(order, scope);                                                               \
+        if (scope == PRIM_OF_BLOCK)                                                                         \
+            __hip_atomic_store(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP);                       \
+        else                                                                                                \
+            __hip_atomic_store(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);                           \
+    }                                                                                                       \
+    PRIM_HIP_LOCAL_OP(prim_local_fetch_add_##name, T, __hip_atomic_fetch_add)                               \
+    PRIM_HIP_LOCAL_OP(prim_local_swap_##name, T, __hip_atomic_exchange)                                     \
+    PRIM_FN T prim_local_cas_##name(T *p, T expected, T desired, int order, int scope)                      \
+    {                                                                                                       \
+        prim_hip_local_release(order, scope);                                                               \
+        if (scope == PRIM_OF_BLOCK)                                                                         \
+            __hip_atomic_compare_exchange_strong(p, &expected, desired, __ATOMIC_RELAXED, __ATOMIC_RELAXED, \
+                                                 __HIP_MEMORY_SCOPE_WORKGROUP);                             \
+        else                                                                                                \
+            __hip_atomic_compare_exchange_strong(p, &expected, desired, __ATOMIC_RELAXED, __ATOMIC_RELAXED, \
+                                                 __HIP_MEMORY_SCOPE_AGENT);                                 \
+        prim_hip_local_acquire(order, scope);                                                               \
+        return expected;                                                                                    \
+    }
+PRIM_HIP_LOCAL(u32, uint32_t)
+PRIM_HIP_LOCAL(u64, uint64_t)
+#undef PRIM_HIP_LOCAL
+#undef PRIM_HIP_LOCAL_OP
 
 /* ---- copies ---- */
 

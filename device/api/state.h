@@ -227,7 +227,7 @@ struct isod_word_task {
 
 /* ---- the handle, by value in every kernel's arguments; at most 64 bytes ---- */
 
-typedef struct shmemd {
+typedef struct shmemd_handle {
     char *heap;          /* this PE's device heap */
     uint64_t heap_bytes; /* of its address range */
     char *flat;          /* not NULL: member i's heap is at flat + i * flat_stride for our kernels */

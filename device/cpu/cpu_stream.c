@@ -120,8 +120,15 @@ void iso_cpu_event_drop(struct event *event)
 
 static void run_kernel(struct cpu_stream *s, const struct gpu_launch *launch)
 {
-    struct fiber_grid grid = {
-        (fiber_kernel)launch->kernel, launch->args, launch->grid, launch->block, s->order.wave, s->order.seed};
+    struct fiber_grid grid = {.kernel = (fiber_kernel)launch->kernel,
+                              .args = launch->args,
+                              .blocks = (unsigned)iso_gpu_count(launch->grid),
+                              .threads = (unsigned)iso_gpu_count(launch->block),
+                              .wave = s->order.wave,
+                              .seed = s->order.seed,
+                              .grid_dim = {launch->grid.x, launch->grid.y},
+                              .block_dim = {launch->block.x, launch->block.y},
+                              .shared_bytes = launch->shared_bytes};
     if (s->fibers == NULL) {
         s->fibers = iso_fibers_create();
         if (s->fibers != NULL)
@@ -130,7 +137,7 @@ static void run_kernel(struct cpu_stream *s, const struct gpu_launch *launch)
     int rc = s->fibers != NULL ? iso_fibers_run(s->fibers, &grid) : -ENOMEM;
     if (rc == 0)
         return;
-    log_error("a kernel of %u blocks of %u threads cannot run on the CPU device: %s", launch->grid, launch->block,
+    log_error("a kernel of %u blocks of %u threads cannot run on the CPU device: %s", grid.blocks, grid.threads,
               strerror(-rc));
     abort(); /* the stream's order is broken: what comes later must not run */
 }

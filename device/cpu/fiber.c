@@ -165,7 +165,7 @@ struct fibers {
 
 static _Thread_local struct fibers *here;
 
-static const struct shmemd_cpu_thread outside_of_kernels = {0, 1, 0, 1, 1, 0, 1};
+static const struct shmemd_cpu_thread outside_of_kernels = {0, 1, 0, 1, 1, 0, 1, {1, 1}, {1, 1}};
 
 static uint32_t words_of(uint32_t threads) { return (threads + 63) / 64; }
 
@@ -705,6 +705,8 @@ void *shmemd_cpu_shared(const void *key, size_t bytes)
     }
     struct fiber_block *b = here->current->block;
     struct shared *s = b->shared;
+    if (key == NULL)
+        bytes = here->grid.shared_bytes;
     while (s != NULL && s->key != key)
         s = s->next;
     if (s == NULL) {
@@ -830,6 +832,10 @@ FIBER_UNSEEN static void begin_thread(struct fibers *f, struct fiber_block *b, u
     t->place.wave_size = g->wave;
     t->place.block_index = (uint32_t)(b - f->blocks);
     t->place.block_count = g->blocks;
+    for (int i = 0; i < 2; i++) {
+        t->place.grid_dim[i] = g->grid_dim[i] != 0 ? g->grid_dim[i] : i == 0 ? g->blocks : 1;
+        t->place.block_dim[i] = g->block_dim[i] != 0 ? g->block_dim[i] : i == 0 ? g->threads : 1;
+    }
     t->block = b;
     t->wave = &b->waves[rank / g->wave];
     t->stack = NULL;

@@ -20,6 +20,8 @@ struct fiber_grid {
     unsigned threads; /* of a block */
     unsigned wave;    /* 32 or 64 */
     uint64_t seed;    /* of the order, 0: round robin, and one thread does a block's prim_call_begin for all */
+    uint32_t grid_dim[2], block_dim[2]; /* x and y of both, z follows from the number; 0: x is all, y is 1 */
+    size_t shared_bytes;                /* dynamic */
 };
 enum { FIBER_MOST_THREADS = 1024 /* of a block */, FIBER_MOST_OF_GRID = 1 << 20 };
 

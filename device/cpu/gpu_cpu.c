@@ -602,29 +602,37 @@ int iso_gpu_copy_by_engine(struct gpu *gpu, void *dest, const void *source, size
 
 /* ---- kernels ---- */
 
-static int check_block(struct gpu *gpu, unsigned block)
+static int check_block(struct gpu *gpu, uint64_t block)
 {
     if (block >= 1 && block <= FIBER_MOST_THREADS)
         return 0;
-    return failed(gpu, -EINVAL, "a block of %u threads, allowed are 1..%d", block, FIBER_MOST_THREADS);
+    return failed(gpu, -EINVAL, "a block of %llu threads, allowed are 1..%d", (unsigned long long)block,
+                  FIBER_MOST_THREADS);
 }
 
-/* Dynamic shared memory is not reachable by prim.h, so a launch gets none here. */
+/* A kernel has one struct here, so of arguments there is one. */
 int iso_gpu_launch(struct gpu *gpu, const struct gpu_launch *launch, gpu_stream stream)
 {
-    int rc = check_block(gpu, launch->block);
+    struct gpu_launch it = *launch;
+    uint64_t blocks = iso_gpu_count(it.grid), threads = iso_gpu_count(it.block);
+    int rc = check_block(gpu, threads);
     if (rc != 0)
         return rc;
-    if (launch->kernel == NULL)
+    if (it.kernel == NULL)
         return failed(gpu, -EINVAL, "a launch without a kernel");
-    if (launch->grid < 1 || launch->grid > FIBER_MOST_OF_GRID / launch->block)
-        return failed(gpu, -EINVAL, "a grid of %u blocks of %u threads, allowed are 1..%u blocks", launch->grid,
-                      launch->block, FIBER_MOST_OF_GRID / launch->block);
-    size_t struct_bytes = ((fiber_kernel)launch->kernel)(NULL);
-    if (launch->args_bytes != struct_bytes)
+    if (blocks < 1 || blocks > FIBER_MOST_OF_GRID / threads)
+        return failed(gpu, -EINVAL, "a grid of %llu blocks of %llu threads, allowed are 1..%llu blocks",
+                      (unsigned long long)blocks, (unsigned long long)threads,
+                      (unsigned long long)(FIBER_MOST_OF_GRID / threads));
+    size_t struct_bytes = ((fiber_kernel)it.kernel)(NULL);
+    if (it.arguments != NULL) {
+        it.args = it.arguments[0];
+        it.args_bytes = struct_bytes;
+    }
+    if (it.args_bytes != struct_bytes)
         return failed(gpu, -EINVAL, "args_bytes is %zu, but the struct that the kernel takes has %zu bytes",
-                      launch->args_bytes, struct_bytes);
-    return streamed(gpu, iso_cpu_stream_launch(stream_of(gpu, stream), launch), "a launch");
+                      it.args_bytes, struct_bytes);
+    return streamed(gpu, iso_cpu_stream_launch(stream_of(gpu, stream), &it), "a launch");
 }
 
 int iso_gpu_preload(struct gpu *gpu, gpu_kernel kernel)

@@ -175,15 +175,22 @@ static int allow_shared(struct gpu *gpu, gpu_kernel kernel, size_t bytes)
                    (int)bytes);
 }
 
+static dim3 dim_of(struct gpu_dim d)
+{
+    dim3 dim = {d.x, d.y != 0 ? d.y : 1, d.z != 0 ? d.z : 1};
+    return dim;
+}
+
 int iso_gpu_launch(struct gpu *gpu, const struct gpu_launch *launch, gpu_stream stream)
 {
     void *argument = (void *)(uintptr_t)launch->args;
-    cudaLaunchAttribute early = {.id = cudaLaunchAttributeProgrammaticStreamSerialization};
-    cudaLaunchConfig_t config = {.gridDim = {launch->grid, 1, 1},
-                                 .blockDim = {launch->block, 1, 1},
+    void **arguments = launch->arguments != NULL ? (void **)(uintptr_t)launch->arguments : &argument;
+    cudaLaunchAttribute attributes[2];
+    cudaLaunchConfig_t config = {.gridDim = dim_of(launch->grid),
+                                 .blockDim = dim_of(launch->block),
                                  .dynamicSmemBytes = launch->shared_bytes,
                                  .stream = (cudaStream_t)stream,
-                                 .attrs = &early};
+                                 .attrs = attributes};
     use_device(gpu);
     int rc = allow_shared(gpu, launch->kernel, launch->shared_bytes);
     if (rc != 0)
@@ -200,9 +207,15 @@ int iso_gpu_launch(struct gpu *gpu, const struct gpu_launch *launch, gpu_stream 
         known = can ? 1 : -1;
         __atomic_store_n(&gpu->early, known, __ATOMIC_RELAXED);
     }
-    early.val.programmaticStreamSerializationAllowed = 1;
-    config.numAttrs = launch->early && known > 0 ? 1 : 0;
-    return RUNTIME(gpu, cudaLaunchKernelExC, &config, function_of(launch->kernel), &argument);
+    if (launch->early && known > 0) {
+        attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attributes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (launch->cooperative) {
+        attributes[config.numAttrs].id = cudaLaunchAttributeCooperative;
+        attributes[config.numAttrs++].val.cooperative = 1;
+    }
+    return RUNTIME(gpu, cudaLaunchKernelExC, &config, function_of(launch->kernel), arguments);
 }
 
 int iso_gpu_preload(struct gpu *gpu, gpu_kernel kernel)

@@ -97,21 +97,25 @@ static const void *address_of(gpu_kernel kernel)
     return address;
 }
 
-static dim3 one_dimension(unsigned n)
+static dim3 dim_of(struct gpu_dim d)
 {
-    dim3 d = {n, 1, 1};
-    return d;
+    dim3 dim = {d.x, d.y != 0 ? d.y : 1, d.z != 0 ? d.z : 1};
+    return dim;
 }
 
 int iso_gpu_launch(struct gpu *gpu, const struct gpu_launch *launch, gpu_stream stream)
 {
-    void *pieces[1]; /* one struct; HIP copies it and does not write it */
-    memcpy(&pieces[0], &launch->args, sizeof(pieces[0]));
+    void *argument = (void *)(uintptr_t)launch->args; /* HIP copies the arguments and does not write them */
+    void **arguments = launch->arguments != NULL ? (void **)(uintptr_t)launch->arguments : &argument;
+    const void *kernel = address_of(launch->kernel);
+    const dim3 grid = dim_of(launch->grid), block = dim_of(launch->block);
     iso_hip_use(gpu);
+    if (launch->cooperative)
+        return iso_hip_result(gpu, "hipLaunchCooperativeKernel",
+                              hipLaunchCooperativeKernel(kernel, grid, block, arguments, (unsigned)launch->shared_bytes,
+                                                         (hipStream_t)stream));
     return iso_hip_result(gpu, "hipLaunchKernel",
-                          hipLaunchKernel(address_of(launch->kernel), one_dimension(launch->grid),
-                                          one_dimension(launch->block), pieces, launch->shared_bytes,
-                                          (hipStream_t)stream));
+                          hipLaunchKernel(kernel, grid, block, arguments, launch->shared_bytes, (hipStream_t)stream));
 }
 
 int iso_gpu_preload(struct gpu *gpu, gpu_kernel kernel)

@@ -110,7 +110,7 @@ SHMEM_API(shmemx_device_init, pshmemx_device_init);
 int pshmemx_device_init(void) { return iso_device_start(__func__) == 0 ? 0 : 1; }
 
 SHMEM_API(shmemx_device_handle, pshmemx_device_handle);
-int pshmemx_device_handle(shmem_team_t team_handle, int slot, struct shmemd *handle)
+int pshmemx_device_handle(shmem_team_t team_handle, int slot, struct shmemd_handle *handle)
 {
     if (iso_enter(__func__) != 0)
         return 1;

@@ -82,6 +82,18 @@ int pshmemx_stream_wait_stream(shmemx_stream_t later, shmemx_stream_t earlier)
 
 /* ---- launch ---- */
 
+/* The number of blocks of the kernel that can be resident on this PE's share of the device, or -1 after a sentence. */
+static int resident(const char *call, struct device *d, shmemx_kernel_t kernel, unsigned threads, size_t shared_bytes)
+{
+    int blocks = 0;
+    int rc = iso_gpu_max_blocks(d->gpu, kernel, threads, shared_bytes, &blocks);
+    if (rc == 0 && blocks != 0)
+        return blocks / ISO_MAX(d->device_peers, 1);
+    log_error("%s: blocks of %u threads with %zu shared bytes: %s", iso_call_name(call), threads, shared_bytes,
+              rc != 0 ? iso_gpu_error(d->gpu) : "the device has no room for one");
+    return -1;
+}
+
 /* false after a sentence. HIP cuts the number of shared bytes to 32 bits, and CUDA's attribute is an int, so neither
  * gets one that no device has. */
 static bool block_is_possible(const char *call, const struct device *d, int64_t threads, size_t shared_bytes)
@@ -96,39 +108,118 @@ static bool block_is_possible(const char *call, const struct device *d, int64_t 
     return false;
 }
 
+/* The kernel and what it gets have been looked at. */
+static int launch(const char *call, struct device *d, const struct gpu_launch *l, shmemx_stream_t stream)
+{
+    uint64_t blocks = iso_gpu_count(l->grid);
+    if (blocks == 0 || blocks > INT32_MAX) {
+        log_error("%s: blocks is %llu; allowed: at least 1, at most %d", iso_call_name(call), (unsigned long long)blocks, INT32_MAX);
+        return 1;
+    }
+    if (!block_is_possible(call, d, (int64_t)iso_gpu_count(l->block), l->shared_bytes))
+        return 1;
+    if (l->cooperative) {
+        int room = resident(call, d, l->kernel, (unsigned)iso_gpu_count(l->block), l->shared_bytes);
+        if (room >= 0 && blocks > (uint64_t)room)
+            log_error("%s: blocks is %llu, and they must run at once; allowed for this kernel: 1..%d",
+                      iso_call_name(call), (unsigned long long)blocks, room);
+        if (room < 0 || blocks > (uint64_t)room)
+            return 1;
+    }
+    return result(call, d, iso_gpu_launch(d->gpu, l, stream));
+}
+
+static int launch_line(const char *call, const struct gpu_launch *l, shmemx_stream_t stream)
+{
+    struct device *d = iso_device_running(call);
+    if (d == NULL || !is_given(call, "kernel", l->kernel != NULL) ||
+        !is_given(call, "args", l->args != NULL || l->args_bytes == 0))
+        return 1;
+    return launch(call, d, l, stream);
+}
+
 SHMEM_API(shmemx_launch, pshmemx_launch);
 int pshmemx_launch(shmemx_kernel_t kernel, unsigned blocks, unsigned block_threads, size_t shared_bytes,
                    const void *args, size_t args_bytes, shmemx_stream_t stream)
 {
+    const struct gpu_launch l = {.kernel = kernel,
+                                 .grid.x = blocks,
+                                 .block.x = block_threads,
+                                 .shared_bytes = shared_bytes,
+                                 .args = args,
+                                 .args_bytes = args_bytes};
+    return launch_line(__func__, &l, stream);
+}
+
+SHMEM_API(shmemx_launch_cooperative, pshmemx_launch_cooperative);
+int pshmemx_launch_cooperative(shmemx_kernel_t kernel, unsigned blocks, unsigned block_threads, size_t shared_bytes,
+                               const void *args, size_t args_bytes, shmemx_stream_t stream)
+{
+    const struct gpu_launch l = {.kernel = kernel,
+                                 .grid.x = blocks,
+                                 .block.x = block_threads,
+                                 .shared_bytes = shared_bytes,
+                                 .args = args,
+                                 .args_bytes = args_bytes,
+                                 .cooperative = true};
+    return launch_line(__func__, &l, stream);
+}
+
+static struct gpu_dim dim_of(shmemx_dim_t d)
+{
+    struct gpu_dim dim = {d.x != 0 ? d.x : 1, d.y, d.z};
+    return dim;
+}
+
+SHMEM_API(shmemx_launch_attr, pshmemx_launch_attr);
+int pshmemx_launch_attr(shmemx_kernel_t kernel, const shmemx_launch_attr_t *attr, shmemx_stream_t stream)
+{
     struct device *d = iso_device_running(__func__);
-    if (d == NULL || !is_given(__func__, "kernel", kernel != NULL) ||
-        !is_given(__func__, "args", args != NULL || args_bytes == 0))
+    if (d == NULL || !is_given(__func__, "kernel", kernel != NULL) || !is_given(__func__, "attr", attr != NULL))
         return 1;
-    if (blocks == 0) {
-        log_error("shmemx_launch: blocks is 0; allowed: at least 1");
+    if (attr->struct_bytes != sizeof *attr) {
+        log_error("shmemx_launch_attr: attr->struct_bytes is %zu; allowed: %zu. Begin with SHMEMX_LAUNCH_ATTR",
+                  attr->struct_bytes, sizeof *attr);
         return 1;
     }
-    if (!block_is_possible(__func__, d, block_threads, shared_bytes))
+    if (!is_given(__func__, "attr->args", attr->args != NULL || attr->args_bytes == 0 || attr->arguments != NULL))
         return 1;
-    struct gpu_launch launch = {kernel, blocks, block_threads, shared_bytes, args, args_bytes, false};
-    return result(__func__, d, iso_gpu_launch(d->gpu, &launch, stream));
+    if (attr->cooperative != 0 && attr->cooperative != 1) {
+        log_error("shmemx_launch_attr: attr->cooperative is %d; allowed: 0, 1", attr->cooperative);
+        return 1;
+    }
+    const struct gpu_launch l = {.kernel = kernel,
+                                 .grid = dim_of(attr->grid),
+                                 .block = dim_of(attr->block),
+                                 .shared_bytes = attr->shared_bytes,
+                                 .args = attr->args,
+                                 .args_bytes = attr->args_bytes,
+                                 .arguments = attr->arguments,
+                                 .cooperative = attr->cooperative != 0};
+    return launch(__func__, d, &l, stream);
+}
+
+/* As many as can be resident, or -1. */
+static int max_grid(const char *call, shmemx_kernel_t kernel, int block_threads, size_t shared_bytes)
+{
+    struct device *d = iso_device_running(call);
+    if (d == NULL || !is_given(call, "kernel", kernel != NULL) ||
+        !block_is_possible(call, d, block_threads, shared_bytes))
+        return -1;
+    return resident(call, d, kernel, (unsigned)block_threads, shared_bytes);
+}
+
+SHMEM_API(shmemx_max_grid, pshmemx_max_grid);
+int pshmemx_max_grid(shmemx_kernel_t kernel, int block_threads, size_t shared_bytes)
+{
+    return max_grid(__func__, kernel, block_threads, shared_bytes);
 }
 
 SHMEM_API(shmemx_max_blocks, pshmemx_max_blocks);
 int pshmemx_max_blocks(shmemx_kernel_t kernel, int block_threads, size_t shared_bytes)
 {
-    struct device *d = iso_device_running(__func__);
-    int blocks = 0;
-    if (d == NULL || !is_given(__func__, "kernel", kernel != NULL) ||
-        !block_is_possible(__func__, d, block_threads, shared_bytes))
-        return -1;
-    int rc = iso_gpu_max_blocks(d->gpu, kernel, (unsigned)block_threads, shared_bytes, &blocks);
-    if (rc != 0 || blocks == 0) {
-        log_error("shmemx_max_blocks: blocks of %d threads with %zu shared bytes: %s", block_threads, shared_bytes,
-                  rc != 0 ? iso_gpu_error(d->gpu) : "the device has no room for one");
-        return -1;
-    }
-    return (int)ISO_MIN((int64_t)(blocks / ISO_MAX(d->device_peers, 1)), ISO->env->device_blocks);
+    int blocks = max_grid(__func__, kernel, block_threads, shared_bytes);
+    return blocks < 0 ? -1 : (int)ISO_MIN((int64_t)blocks, ISO->env->device_blocks);
 }
 
 /* ---- graphs ---- */

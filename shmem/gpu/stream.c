@@ -126,7 +126,8 @@ static bool local_is_valid(const struct on_stream *s, const char *arg, const voi
 
 static int launch(const struct on_stream *s, gpu_kernel kernel, unsigned threads, const void *args, size_t bytes)
 {
-    struct gpu_launch l = {kernel, 1, threads, 0, args, bytes, true};
+    struct gpu_launch l = {
+        .kernel = kernel, .grid.x = 1, .block.x = threads, .args = args, .args_bytes = bytes, .early = true};
     int rc = iso_gpu_launch(s->device->gpu, &l, s->stream);
     if (rc != 0)
         log_error("%s: %s", s->call, iso_gpu_error(s->device->gpu));

@@ -15,6 +15,8 @@
     X(shmemx_buffer_info_t)       \
     X(shmemx_address_info_t)      \
     X(shmemx_device_error_t)      \
+    X(shmemx_dim_t)               \
+    X(shmemx_launch_attr_t)       \
     X(shmemx_blocks_t)            \
     X(shmemx_host_blocks_t)       \
     X(shmemx_splits_t)            \

@@ -157,7 +157,8 @@ void iso_agent_fill(void *dest, int byte, size_t len)
 /* By a kernel of one thread; its end orders the result before the load below. */
 static uint64_t run(struct agent *a, struct isod_word_task task)
 {
-    const struct gpu_launch launch = {isod_word_kernel, 1, 1, 0, &task, sizeof task, false};
+    const struct gpu_launch launch = {
+        .kernel = isod_word_kernel, .grid.x = 1, .block.x = 1, .args = &task, .args_bytes = sizeof task};
     pthread_mutex_lock(&a->lock);
     task.old = a->old_for_kernels;
     if (iso_gpu_launch(a->gpu, &launch, a->stages[0].stream) != 0)

@@ -92,7 +92,7 @@ static void device_calls(struct objects *o)
 {
     shmemx_graph_t graph;
     uint64_t *word = (uint64_t *)(void *)o->device;
-    FAILS(shmemx_device_handle, SHMEM_TEAM_WORLD, 256, (struct shmemd *)NULL);
+    FAILS(shmemx_device_handle, SHMEM_TEAM_WORLD, 256, (struct shmemd_handle *)NULL);
     IS_NEGATIVE(shmemx_max_blocks, never_runs, 0, 0);
     if (phase != BROKEN) /* else it takes what was left */
         IS_NEGATIVE(shmemx_device_error, NULL);

@@ -19,7 +19,7 @@ static _Thread_local struct fibers *kept; /* from grid to grid, as a stream keep
 
 static void run(fiber_kernel kernel, const void *args, unsigned blocks, unsigned threads, unsigned wave, uint64_t seed)
 {
-    struct fiber_grid grid = {kernel, args, blocks, threads, wave, seed};
+    struct fiber_grid grid = {kernel, args, blocks, threads, wave, seed, {0, 0}, {0, 0}, 0};
     if (kept == NULL)
         kept = iso_fibers_create();
     CHECK(kept != NULL);
@@ -525,7 +525,7 @@ static void test_large_grids(void)
     for (unsigned blocks = most / 256; blocks > 0; blocks /= 4) {
         uint64_t word = 0;
         struct words args = {&word, 0};
-        struct fiber_grid grid = {deep_kernel, &args, blocks, 256, 64, blocks % 3};
+        struct fiber_grid grid = {deep_kernel, &args, blocks, 256, 64, blocks % 3, {0, 0}, {0, 0}, 0};
         CHECK_EQ(iso_fibers_run(fibers, &grid), 0);
         CHECK_EQ(word, blocks * 256);
     }
@@ -540,7 +540,7 @@ static void test_many_grids(void)
         uint64_t words[2] = {0, 0};
         struct words args = {words, i % 3};
         unsigned threads = 1 + i * 7 % 97, blocks = 1 + i % 5;
-        struct fiber_grid grid = {neighbour_kernel, &args, blocks, threads, i % 2 ? 32 : 64, i % 4};
+        struct fiber_grid grid = {neighbour_kernel, &args, blocks, threads, i % 2 ? 32 : 64, i % 4, {0, 0}, {0, 0}, 0};
         CHECK_EQ(iso_fibers_run(fibers, &grid), 0);
         CHECK_EQ(words[0], blocks * threads);
     }
@@ -552,13 +552,13 @@ static void test_bad_grids(void)
 {
     uint64_t words[4];
     struct words args = {words, 0};
-    struct fiber_grid bad[] = {{NULL, &args, 1, 1, 32, 0},
-                               {place_kernel, &args, 0, 1, 32, 0},
-                               {place_kernel, &args, 1, 0, 32, 0},
-                               {place_kernel, &args, 1, 1025, 32, 0},
-                               {place_kernel, &args, 1, 1, 16, 0},
-                               {place_kernel, &args, 1, 1, 0, 0},
-                               {place_kernel, &args, 1025, 1024, 32, 0}};
+    struct fiber_grid bad[] = {{NULL, &args, 1, 1, 32, 0, {0, 0}, {0, 0}, 0},
+                               {place_kernel, &args, 0, 1, 32, 0, {0, 0}, {0, 0}, 0},
+                               {place_kernel, &args, 1, 0, 32, 0, {0, 0}, {0, 0}, 0},
+                               {place_kernel, &args, 1, 1025, 32, 0, {0, 0}, {0, 0}, 0},
+                               {place_kernel, &args, 1, 1, 16, 0, {0, 0}, {0, 0}, 0},
+                               {place_kernel, &args, 1, 1, 0, 0, {0, 0}, {0, 0}, 0},
+                               {place_kernel, &args, 1025, 1024, 32, 0, {0, 0}, {0, 0}, 0}};
     struct fibers *fibers = iso_fibers_create();
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         CHECK_EQ(iso_fibers_run(fibers, &bad[i]), -EINVAL);
@@ -691,7 +691,7 @@ static void test_few_guards(void)
     enum { THREADS = 100 };
     uint64_t words[THREADS] = {0};
     struct words args = {words, 3};
-    struct fiber_grid grid = {meet_kernel, &args, 1, THREADS, 32, 0};
+    struct fiber_grid grid = {meet_kernel, &args, 1, THREADS, 32, 0, {0, 0}, {0, 0}, 0};
     struct fibers *own = iso_fibers_create();
     CHECK_OR_EXIT(own != NULL);
     guards_left = 5; /* the others get canaries, also in the slab where some have guards */

@@ -182,7 +182,7 @@ PRIM_KERNEL(answer_kernel, struct answer, a)
 static int launch(struct gpu *gpu, gpu_kernel kernel, unsigned grid, unsigned block, const void *args, size_t bytes,
                   gpu_stream stream)
 {
-    struct gpu_launch what = {kernel, grid, block, 0, args, bytes, false};
+    struct gpu_launch what = {.kernel = kernel, .grid.x = grid, .block.x = block, .args = args, .args_bytes = bytes};
     return iso_gpu_launch(gpu, &what, stream);
 }
 

@@ -579,6 +579,11 @@ hipError_t hipLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **arg
         run(args[0]);
     return hip_fails() ? hipErrorInvalidDeviceFunction : hipSuccess;
 }
+hipError_t hipLaunchCooperativeKernel(const void *kernel, dim3 grid, dim3 block, void **args, unsigned shared,
+                                      hipStream_t stream)
+{
+    return hipLaunchKernel(kernel, grid, block, args, shared, stream);
+}
 hipError_t hipFuncGetAttributes(struct hipFuncAttributes *attributes, const void *kernel)
 {
     memset(attributes, 0, sizeof(*attributes));

@@ -449,7 +449,8 @@ static void test_launch(void)
     gpu_graph graph = NULL;
     machine();
     struct gpu *gpu = opened();
-    struct gpu_launch launch = {(gpu_kernel)count_up, 3, 64, 0, &args, sizeof(args), false};
+    struct gpu_launch launch = {
+        .kernel = (gpu_kernel)count_up, .grid.x = 3, .block.x = 64, .args = &args, .args_bytes = sizeof(args)};
     CHECK_EQ(iso_gpu_stream_create(gpu, true, &one), 0);
     CHECK_EQ(iso_gpu_stream_create(gpu, false, &two), 0);
     CHECK_EQ(iso_gpu_preload(gpu, launch.kernel), 0);

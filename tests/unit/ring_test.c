@@ -290,6 +290,7 @@ static void *grid_main(void *argument)
 static void start_grids(struct grid_run *runs, struct work work, struct check_random *random)
 {
     for (uint32_t i = 0; i < GRIDS; i++) {
+        memset(&runs[i], 0, sizeof runs[i]);
         runs[i].work = work;
         runs[i].work.grid = i;
         runs[i].grid.kernel = ring_work;

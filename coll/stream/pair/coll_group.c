@@ -138,7 +138,12 @@ static int launch(struct stream_call *const *calls, struct isod_batch *b)
     const struct stream_call *first = calls[0];
     struct select_shape shape;
     gpu_kernel kernel = choose(first, (uint64_t)b->units * 16, &shape);
-    struct gpu_launch l = {kernel, shape.grid, shape.threads, 0, b, sizeof *b, true};
+    struct gpu_launch l = {.kernel = kernel,
+                           .grid.x = shape.grid,
+                           .block.x = shape.threads,
+                           .args = b,
+                           .args_bytes = sizeof *b,
+                           .early = true};
     b->h = first->slot->handle;
     b->call = first->args.call;
     b->share = (b->units + shape.grid - 1) / shape.grid;

@@ -355,10 +355,10 @@ static int launch(struct device *d, const struct pair_call *first, struct isod_p
     while (args->parts < ISOD_PAIR_LANES && args->parts * LANE_BYTES < most_bytes &&
            args->n * args->parts * 2 <= blocks)
         args->parts *= 2;
-    l.grid = ISO_MIN(args->n * args->parts, blocks);
-    l.block = most_bytes <= FEW_THREADS_BYTES ? FEW_THREADS : ISOD_PAIR_THREADS;
+    l.grid.x = ISO_MIN(args->n * args->parts, blocks);
+    l.block.x = most_bytes <= FEW_THREADS_BYTES ? FEW_THREADS : ISOD_PAIR_THREADS;
     if (strcmp(d->info->flavour, "cpu") == 0) /* one thread does all, or they run in turn */
-        l.block = CPU_THREADS;
+        l.block.x = CPU_THREADS;
     l.kernel = isod_stream_pairs_many_kernel;
     l.args = args;
     l.args_bytes = sizeof *args;

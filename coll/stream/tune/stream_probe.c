@@ -142,13 +142,11 @@ static uint64_t run_kernel(struct device *d, struct team *team, shmemd_t handle,
     args.bytes = is_cpu(d) ? CPU_ROUNDS : GPU_ROUNDS;
     args.share = ISOD_PROBE_FIRST + number * 512; /* rounds are fewer, clocks have 54 bits in centuries */
     args.v_received = tools.wrong;
-    struct gpu_launch l = {isod_stream_ll128_probe_kernel,
-                           ISO_MIN(blocks, is_cpu(d) ? (unsigned)CPU_BLOCKS : (unsigned)GPU_BLOCKS),
-                           is_cpu(d) ? CPU_THREADS : GPU_THREADS,
-                           0,
-                           &args,
-                           sizeof args,
-                           false};
+    struct gpu_launch l = {.kernel = isod_stream_ll128_probe_kernel,
+                           .grid.x = ISO_MIN(blocks, is_cpu(d) ? (unsigned)CPU_BLOCKS : (unsigned)GPU_BLOCKS),
+                           .block.x = is_cpu(d) ? CPU_THREADS : GPU_THREADS,
+                           .args = &args,
+                           .args_bytes = sizeof args};
     if (iso_agree_min(team, ready, call) != 0) {
         if (iso_gpu_launch(d->gpu, &l, tools.stream) != 0 || iso_gpu_stream_wait(d->gpu, tools.stream) != 0)
             (void)iso_refuse_alone(call, "the probe of LL128 failed on this PE, and the others wait for it: %s",
