@@ -20,8 +20,6 @@ import uuid
 import weakref
 from ctypes import byref, c_int, c_uint64, c_void_p
 
-import torch.distributed as dist
-
 from . import _lib, _work
 from ._lib import IsomerError
 from ._pairs import Pairs
@@ -256,12 +254,24 @@ def exchange(store, stage, rank, size, timeout, record):
     """All members' records, in the order of ranks."""
     keys = [f"{stage}/{member}" for member in range(size)]
     store.set(keys[rank], json.dumps(record))
-    store.wait(keys, timeout)
-    records = [json.loads(store.get(key)) for key in keys]
+    records = [json.loads(each) for each in _get_all(store, keys, timeout)]
     store.add(f"{stage}/read", 1)
     if any(isinstance(each, dict) and (each.get("error") or each.get("failure")) for each in records):
         _let_others_read(store, stage, size)
     return records
+
+
+def _get_all(store, keys, timeout):
+    """The values of the keys, once they are there. Each call of a store is a round trip."""
+    if not store.has_extended_api():
+        store.wait(keys, timeout)
+        return [store.get(key) for key in keys]
+    before = store.timeout
+    store.set_timeout(timeout)
+    try:
+        return store.multi_get(keys)
+    finally:
+        store.set_timeout(before)
 
 
 def _let_others_read(store, stage, size):
@@ -280,25 +290,33 @@ def decide(records):
     for rank, record in enumerate(records):
         if record["error"]:
             return "fail", f"{record['error']} (rank {rank})"
+        if record["members"] != records[0]["members"]:
+            return "fail", (f"the ranks make different groups under one name: its members are {records[0]['members']} by "
+                            f"rank {records[0]['rank']}, and {record['members']} by rank {record['rank']}; call new_group "
+                            "in the same order on all ranks")
     worlds = {record["world"] for record in records}
     if worlds == {None}:
         return "start", None
     if len(worlds) > 1:
         return "gloo", "its members are in different jobs of Isomer: make the first group of all ranks"
+    pes = [record["pe"] for record in records]
     common = set(records[0]["free"]).intersection(*(record["free"] for record in records))
-    return "team", min(common) if common else records[0]["tag"]
+    if common and all(record["pes"] == pes for record in records):
+        return "team", min(common)
+    return "team", records[0]["tag"]
 
 
-def _describe(rank, pes):
-    """This process as the other members must know it. Teams of exactly these PEs can be used again."""
-    record = {"error": None, "world": None, "pe": rank, "free": [], "tag": uuid.uuid4().int >> 65, "rank": rank}
-    if dist.is_initialized():
-        record["rank"] = dist.get_rank()
+def _describe(rank, ranks):
+    """This process as the other members must know it. Teams of exactly the members' PEs can be used again: this one tells
+    which PEs it takes them for."""
+    record = {"error": None, "world": None, "pe": rank, "pes": [], "free": [], "tag": uuid.uuid4().int >> 65,
+              "rank": ranks[rank], "members": ranks}
     try:
         _lib.load()
         if _world is not None:
             _world.check_usable()
-            record.update(world=_world.name, pe=_world.pe, free=sorted(_world.free_teams.get(pes, {})))
+            pes = [_world.ranks.index(each) for each in ranks if each in _world.ranks]
+            record.update(world=_world.name, pe=_world.pe, pes=pes, free=sorted(_world.free_teams.get(tuple(pes), {})))
         elif rank == 0:
             record.update(id=_lib.new_uniqueid(), name=uuid.uuid4().hex)
     except IsomerError as error:
@@ -333,14 +351,14 @@ def keep_store(world, store):
         _last_store = store
 
 
-def join(store, rank, size, timeout):
+def join(store, rank, ranks, timeout):
     """A lease on a team of the group's members, or None and the reason, the same way on all members. Collective over
     the members. Raises on all members where one has no library or cannot start the job."""
     global _last_store
+    size = len(ranks)
     with _lock:
         _forget_parent()
-        pes = exchange(store, "pe", rank, size, timeout, _world.pe if _world else None)
-        records = exchange(store, "member", rank, size, timeout, _describe(rank, tuple(pes)))
+        records = exchange(store, "member", rank, size, timeout, _describe(rank, ranks))
         lease, reason, failure = None, None, None
         try:
             lease, reason = _take(records, rank)

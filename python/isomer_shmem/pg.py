@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""The backend "isomer" of torch.distributed: a ProcessGroup in Python (torch up to 2.13), for tensors on the CPU and on
-the GPU of the process.
+"""The backend "isomer" of torch.distributed: a ProcessGroup in Python, for tensors on the CPU and on the GPU of the
+process.
 
 torch calls the methods below by their names, from Python and from C++ (DDP, functional collectives). Calls that the
-library does not have go to an inner gloo group of the same members: sparse tensors, sends with large tags. The choice
-follows from the call, its tag and its type alone, so that all members choose alike.
+library does not have go to an inner gloo group: sparse tensors, sends with large tags. The choice follows from the
+call, its tag and its type alone, so that all members choose alike; gloo starts at the first such call.
 """
 import contextlib
 import os
+import threading
 import warnings
 import weakref
 from collections import namedtuple
@@ -44,20 +45,42 @@ def warn_once(reason):
 
 
 # What torch's options say of a new group; here of one that is there, or of a part of one.
-Options = namedtuple("Options", "store group_rank group_size timeout")
+Options = namedtuple("Options", "store group_rank group_size timeout global_ranks_in_group")
 
 
 def create(options, _backend_options=None):
     """torch's creator: collective over the group's members, who all get a group or all an exception."""
     store, rank, size, timeout = options.store, options.group_rank, options.group_size, options.timeout
+    ranks = list(options.global_ranks_in_group) or list(range(size))  # torch leaves the default group's away
     # A name may come again on the same store, with old keys under it. All members make it equally often.
     count = store.add(f"isomer/made/{rank}", 1)
     prefix = PrefixStore(f"isomer/{count}", store)
-    lease, reason = _world.join(PrefixStore("join", prefix), rank, size, timeout)
-    gloo = ProcessGroupGloo(PrefixStore("gloo", prefix), rank, size, timeout=timeout)
+    lease, reason = _world.join(PrefixStore("join", prefix), rank, ranks, timeout)
     if lease is None:
         warn_once(f"a group of {size} has no team, because {reason}")
-    return IsomerGroup(store, rank, size, timeout, lease, gloo)
+    return IsomerGroup(options, ranks, lease, Gloo(PrefixStore("gloo", prefix), rank, size, timeout))
+
+
+class Gloo:
+    """The inner gloo group, which has descriptors and threads of its own: made when it is first needed, and its
+    connections when they are. So it takes no receive from any source: who is to send may not have it yet."""
+
+    def __init__(self, store, rank, size, timeout):
+        self._store, self._rank, self._size, self._timeout = store, rank, size, timeout
+        self._made, self._lock = None, threading.Lock()
+
+    def __call__(self):
+        with self._lock:
+            if self._made is None:
+                options = ProcessGroupGloo._Options()
+                options._devices = [ProcessGroupGloo.create_default_device(lazy_init=True)]
+                options._timeout = self._timeout
+                self._made = ProcessGroupGloo(self._store, self._rank, self._size, options)
+            return self._made
+
+    def connect(self):
+        """Makes the group and all its connections at once. Collective."""
+        self._made = ProcessGroupGloo(self._store, self._rank, self._size, timeout=self._timeout)
 
 
 _beside = weakref.WeakKeyDictionary()  # groups of other backends: the IsomerGroup of the same ranks
@@ -77,7 +100,7 @@ def group_of(group):
             group_of(None)  # so that all groups are in one job
         made = _beside[group] = create(Options(
             PrefixStore("isomer", dist.distributed_c10d._get_process_group_store(group)), group.rank(), group.size(),
-            dist.distributed_c10d.default_pg_timeout))
+            dist.distributed_c10d.default_pg_timeout, dist.get_process_group_ranks(group)))
     return made
 
 
@@ -105,17 +128,20 @@ def ended(work, async_op):
     return work
 
 
-class GpuFace:
-    """What a group shows torch as its backend for GPUs: torch asks it whether and how groups are split. It has nothing
-    to connect, and those outside a new group nothing to do. The rest is the gloo group's."""
+class BackendFace:
+    """What a group shows torch as its backend for a device: torch asks it whether and how groups are split. It has
+    nothing to connect, and those outside a new group nothing to do."""
 
-    supports_splitting, options = True, None
+    supports_splitting, supports_coalescing, options = True, True, None
 
-    def __init__(self, group, gloo):
-        self._group, self._gloo = group, gloo
+    def __init__(self, group):
+        self._group = group
 
     def __getattr__(self, name):
-        return getattr(self._gloo, name)
+        return getattr(self._group, name)
+
+    def name(self):
+        return "isomer"
 
     def comm_split_count(self):
         return self._group.splits
@@ -133,18 +159,18 @@ class GpuFace:
 class IsomerGroup(ProcessGroup):
     """One group. torch's collectives are added to it below, from _dispatch.CALLS."""
 
-    def __init__(self, store, rank, size, timeout, lease, gloo):
-        super().__init__(rank, size)
-        self._store, self._gloo, self._pid = store, gloo, os.getpid()
-        self._limit = Limit(timeout.total_seconds())
-        # What C++ calls and this class lacks goes to gloo.
-        self._register_backend(torch.device("cpu"), ProcessGroup.BackendType.CUSTOM, gloo)
+    def __init__(self, options, ranks, lease, gloo):
+        super().__init__(options.group_rank, options.group_size)
+        self._store, self._ranks, self._gloo, self._pid = options.store, ranks, gloo, os.getpid()
+        self._limit = Limit(options.timeout.total_seconds())
+        self._devices = [torch.device("cpu"), torch.device("cuda")] if has_gpu() else [torch.device("cpu")]
+        self._name, self._description = "", "undefined"
         self._set_default_backend(ProcessGroup.BackendType.CUSTOM)
-        if has_gpu():
-            self._register_backend(torch.device("cuda"), ProcessGroup.BackendType.CUSTOM, gloo)
         self._core, self._sequence, self._coalesced = None, None, None
         self._streams, self._queue, self._messages = None, None, []
         self.splits = 0  # calls of split_group
+        if lease is None or not lease.pairs.is_near:  # it does all sends and receives
+            gloo.connect()
         if lease is not None:
             self._core, self._pairs = Core(lease), PointToPoint(lease, self._limit)
             self._sequence = Sequence(lease.world.names(lease.pes), lease.world.abort_here, self._limit, self._core)
@@ -160,25 +186,47 @@ class IsomerGroup(ProcessGroup):
     def get_group_store(self):
         return self._store
 
+    # C++ asks for these; of a group without a backend in C++ it knows no names itself.
+
+    def getGroupName(self):
+        return self._name
+
+    def setGroupName(self, name):
+        self._name = name
+
+    def getGroupDesc(self):
+        return self._description
+
+    def setGroupDesc(self, description):
+        self._description = description
+
     # ---- splitting ----
 
+    @property
+    def _device_types(self):
+        return self._devices
+
     def _get_backend(self, device):
-        if torch.device(device).type == "cuda" and has_gpu():
-            return GpuFace(self, self._gloo)
-        return super()._get_backend(device)
+        if torch.device(torch.device(device).type) not in self._devices:
+            raise RuntimeError(f"isomer: the group takes tensors on {self._devices}, not on {device}")
+        return BackendFace(self)
+
+    def global_ranks(self):
+        """The members, as the default group counts them."""
+        return self._ranks
 
     def split_group(self, ranks, timeout=None, opts=None, group_name=None, group_desc=None, device_types=None):
         """A group of these ranks of this one; None on its other ranks. All ranks call it, also for disjoint groups at
         once. A group takes tensors of both devices, whatever device_types says."""
         self.splits += 1
-        ranks = sorted(ranks)
+        ranks = list(ranks)
         if self.rank() not in ranks:
             return None
         if timeout is None:
             timeout = timedelta(seconds=self._limit.seconds)
         name = group_name or f"{self.group_name}:split:{self.splits}:{ranks[0]}"
         store = PrefixStore(f"split/{name}", self._store)
-        made = create(Options(store, ranks.index(self.rank()), len(ranks), timeout))
+        made = create(Options(store, ranks.index(self.rank()), len(ranks), timeout, [self._ranks[r] for r in ranks]))
         made._set_group_name(name)
         made._set_group_desc(group_desc or "undefined")
         return made
@@ -271,7 +319,7 @@ class IsomerGroup(ProcessGroup):
                 return None
             return self.queue().message(name, tensors[0], rank, tag)
         if self._gloo_takes(tag):
-            return self._note(getattr(self._gloo, name)(tensors, rank, tag))
+            return self._note(getattr(self._gloo(), name)(tensors, rank, tag))
         return self._note(self._pairs.message(name, tensors[0], rank, tag))
 
     def recv_anysource(self, tensors, tag):
@@ -279,7 +327,10 @@ class IsomerGroup(ProcessGroup):
         if self._core is not None and self._on_device("recv", tensors, tensors):
             raise NotImplementedError("isomer: recv from any source takes cpu tensors; name the source")
         if self._gloo_takes(tag):
-            return self._note(self._gloo.recv_anysource(tensors, tag))
+            if self._core is not None and self._core.lease.pairs.is_near:
+                raise NotImplementedError(f"isomer: recv from any source: the tag is {tag}; it must be in 0..{TAGS - 1}, or "
+                                          "name the source")
+            return self._note(self._gloo().recv_anysource(tensors, tag))
         return self._note(self._pairs.receive_from_any(tensors[0], tag))
 
     def _gloo_takes(self, tag):
@@ -343,7 +394,7 @@ def _method(row):
         if prepared is None:
             if self._core is not None:
                 warn_once(f"{name} of sparse tensors is not in the library")
-            return self._note(by_gloo(row, self._gloo, operands, options))
+            return self._note(by_gloo(row, self._gloo(), operands, options))
         inputs, outputs, body = prepared
         is_async = options.asyncOp or self._coalesced is not None
         if self._on_device(name, inputs, outputs):

@@ -96,6 +96,8 @@ def ring():
             [work.wait() for work in works]
             assert torch.all(got == 7 * ((rank - 1) % size))
     assert len([each for each in caught if "for tags 0 to 7" in str(each.message)]) == 1
+    with pytest.raises(NotImplementedError, match=r"the tag is 8; it must be in 0\.\.7, or name the source"):
+        dist.recv(torch.zeros(3), tag=8)
 
 
 def test_rings_groups_and_large_tags(ranks):

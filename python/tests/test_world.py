@@ -24,7 +24,8 @@ FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 
 
 def record(**changes):
-    return {"error": None, "world": None, "pe": 0, "free": [], "tag": 5, **changes}
+    return {"error": None, "world": None, "pe": 0, "pes": [0, 0], "free": [], "tag": 5, "rank": 0, "members": [0, 1],
+            **changes}
 
 
 def test_members_decide_alike_from_their_records():
@@ -35,6 +36,9 @@ def test_members_decide_alike_from_their_records():
     assert _world.decide([record(world="a"), record(world="a")]) == ("team", 5)
     assert _world.decide([record(world="a", free=[9, 7]), record(world="a", free=[7, 9, 1])]) == ("team", 7)
     assert _world.decide([record(world="a", free=[9]), record(world="a", free=[7])]) == ("team", 5)
+    assert _world.decide([record(world="a", free=[9]), record(world="a", free=[9], pes=[0, 1])]) == ("team", 5)
+    what, why = _world.decide([record(), record(rank=2, members=[0, 2])])
+    assert what == "fail" and "[0, 1] by rank 0, and [0, 2] by rank 2" in why
 
 
 def group_sum(group, members):
@@ -77,10 +81,10 @@ def many_groups(rounds):
              [size - 1, 1, 0]]
     for iteration in range(rounds):
         made = []
-        # torch names such a group by the number of groups of a rank, so it comes first in a round
-        if rank < 2:
-            made.append(dist.new_group([0, 1], use_local_synchronization=True))
-            group_sum(made[0], [0, 1])
+        # torch names later groups by the number of groups of a rank, so each rank makes one
+        local = [0, 1] if rank < 2 else [rank]
+        made.append(dist.new_group(local, use_local_synchronization=True))
+        group_sum(made[0], local)
         for i in range(40):
             members = lists[i % len(lists)]
             group = dist.new_group(members)
@@ -100,6 +104,35 @@ def many_groups(rounds):
     lease = dist.group.WORLD._core.lease
     assert lease.world.leases == 1
     return sum(len(teams) for teams in lease.world.free_teams.values())
+
+
+def many_alive():
+    """200 groups under the usual limit of descriptors; they have none of their own, and gloo starts for none."""
+    import resource
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
+    group_sum(dist.group.WORLD, [0, 1])
+    before = footprint()
+    groups = [dist.new_group([0, 1]) for _ in range(200)]
+    for group in groups:
+        group_sum(group, [0, 1])
+    after = footprint()
+    assert after["fds"] <= before["fds"] + 2 and after["threads"] <= before["threads"] + 2, (before, after)
+
+
+def test_200_groups_at_once_take_no_descriptors(ranks):
+    ranks(2, many_alive)
+
+
+def different_groups():
+    """Ranks that make different groups under one name learn of it."""
+    rank = dist.get_rank()
+    if rank != 1:
+        with pytest.raises(Exception, match="different groups under one name.*new_group in the same order on all ranks"):
+            dist.new_group([0, 1] if rank == 0 else [0, 2])
+
+
+def test_ranks_that_make_different_groups_raise(ranks):
+    ranks(3, different_groups)
 
 
 def test_forty_groups_made_and_destroyed_again(ranks):
