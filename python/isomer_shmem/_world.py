@@ -16,6 +16,7 @@ import re
 import sys
 import threading
 import time
+import traceback
 import uuid
 import weakref
 from ctypes import byref, c_int, c_uint64, c_void_p
@@ -58,6 +59,7 @@ class World:
         self.own_word = None  # an address in symmetric memory
         self.symmetric = {}  # address of a symmetric tensor: weak reference to its memory
         self.at_end = []  # functions of this world
+        self.abort_hooks = {}  # of its groups: by the group and torch's number
         self.streams = None  # of its device; see _stream.streams_of
         self.limits = {}  # time limits in seconds of groups with calls on streams
         self.lib = _lib.load()
@@ -156,6 +158,12 @@ class World:
         """Ends all waits of this PE; every later call raises `reason`, also on the other ranks once this one has left.
         Any thread."""
         if self.broken is None:
+            hooks, self.abort_hooks = self.abort_hooks, {}
+            for hook in hooks.values():
+                try:
+                    hook()
+                except Exception:  # of the program; the job ends nevertheless
+                    traceback.print_exc()
             self.broken = reason
             self.lib.shmemx_break(reason.encode(errors="replace")[:255])
 

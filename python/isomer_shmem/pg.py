@@ -16,16 +16,19 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import ErrorType
 from torch.distributed import PrefixStore, ProcessGroup, ProcessGroupGloo
 
-from . import _world
+from . import _instruments, _world
 from ._core import Core
 from ._dispatch import CALLS, by_gloo, check_rank, in_lists, options_of
 from ._lib import IsomerError
 from ._pairs import TAGS, PointToPoint
 from ._device import streams_of
+from ._instruments import is_new, modes_look, profiler_looks
 from ._stream import Queue
 from ._work import AllWork, Limit, Sequence, not_compiled
+from .pool import pool_of
 
 _warned = set()
 
@@ -134,17 +137,17 @@ class BackendFace:
 
     supports_splitting, supports_coalescing, options = True, True, None
 
-    def __init__(self, group):
-        self._group = group
+    def __init__(self, group, rank, size):
+        self.group = weakref.ref(group)  # which has this object
 
     def __getattr__(self, name):
-        return getattr(self._group, name)
+        return getattr(self.group(), name)
 
     def name(self):
         return "isomer"
 
     def comm_split_count(self):
-        return self._group.splits
+        return self.group().splits
 
     def perform_nocolor_split(self, device):
         pass
@@ -156,6 +159,9 @@ class BackendFace:
         pass
 
 
+Backend = _instruments.backend_class(BackendFace)
+
+
 class IsomerGroup(ProcessGroup):
     """One group. torch's collectives are added to it below, from _dispatch.CALLS."""
 
@@ -165,10 +171,14 @@ class IsomerGroup(ProcessGroup):
         self._limit = Limit(options.timeout.total_seconds())
         self._devices = [torch.device("cpu"), torch.device("cuda")] if has_gpu() else [torch.device("cpu")]
         self._name, self._description = "", "undefined"
+        self._backend = Backend(self, options.group_rank, options.group_size)
+        for device in self._devices if _instruments.has_backends else ():
+            self._register_backend(device, ProcessGroup.BackendType.CUSTOM, self._backend)
         self._set_default_backend(ProcessGroup.BackendType.CUSTOM)
         self._core, self._sequence, self._coalesced = None, None, None
         self._streams, self._queue, self._messages = None, None, []
         self.splits = 0  # calls of split_group
+        self.has_hooks = _instruments.hooks_of_torch(self)
         if lease is None or not lease.pairs.is_near:  # it does all sends and receives
             gloo.connect()
         if lease is not None:
@@ -209,7 +219,7 @@ class IsomerGroup(ProcessGroup):
     def _get_backend(self, device):
         if torch.device(torch.device(device).type) not in self._devices:
             raise RuntimeError(f"isomer: the group takes tensors on {self._devices}, not on {device}")
-        return BackendFace(self)
+        return self._backend
 
     def global_ranks(self):
         """The members, as the default group counts them."""
@@ -302,12 +312,18 @@ class IsomerGroup(ProcessGroup):
             works.append(self.queue().batch(messages))
         return AllWork(works)
 
+    start_coalescing, end_coalescing = _start_coalescing, _end_coalescing  # the names of C++
+
     # ---- point-to-point ----
 
     def send(self, tensors, rank, tag):
+        if (profiler_looks() or modes_look() or self.has_hooks) and is_new():
+            return _send(self, IsomerGroup.send, (tensors, rank, tag))
         return self._message("send", "destination", tensors, rank, tag)
 
     def recv(self, tensors, rank, tag):
+        if (profiler_looks() or modes_look() or self.has_hooks) and is_new():
+            return _recv(self, IsomerGroup.recv, (tensors, rank, tag))
         return self._message("recv", "source", tensors, rank, tag)
 
     def _message(self, name, what, tensors, rank, tag):
@@ -323,6 +339,8 @@ class IsomerGroup(ProcessGroup):
         return self._note(self._pairs.message(name, tensors[0], rank, tag))
 
     def recv_anysource(self, tensors, tag):
+        if (profiler_looks() or modes_look() or self.has_hooks) and is_new():
+            return _recv_anysource(self, IsomerGroup.recv_anysource, (tensors, tag))
         tensors = in_lists([tensors])[0]
         if self._core is not None and self._on_device("recv", tensors, tensors):
             raise NotImplementedError("isomer: recv from any source takes cpu tensors; name the source")
@@ -341,10 +359,33 @@ class IsomerGroup(ProcessGroup):
             return True
         return False
 
+    # ---- memory: FSDP2 asks for it under set_allocate_memory_from_process_group_for_comm ----
+
+    def supports_tensor_alloc(self, device):
+        return self._core is not None and torch.device(device).type == ("cpu" if self._streams is None else "cuda")
+
+    def allocate_tensor(self, size, *, dtype, device):
+        """Memory of the library, with undefined contents, which other members read by pointer."""
+        return pool_of(self.lease.world, device).take((size,), dtype)
+
     # ---- the end ----
 
     def set_timeout(self, timeout):
         self._limit.seconds = timeout.total_seconds()
+
+    def register_abort_hook(self, hook_id, hook):
+        """hook() is called once, before the job breaks: by a timeout, a dead rank, abort()."""
+        self.core().world.abort_hooks[id(self), hook_id] = hook
+
+    def unregister_abort_hook(self, hook_id):
+        self.core().world.abort_hooks.pop((id(self), hook_id), None)
+
+    def get_error(self):
+        """torch's word for what has happened to the group."""
+        why = self._core.world.broken if self._core is not None else None
+        if why is None:
+            return ErrorType.SUCCESS
+        return ErrorType.TIMEOUT if "timeout" in why else ErrorType.COMM_ERROR
 
     def abort(self):
         """Ends the calls under way with an error; the group takes no more."""
@@ -358,6 +399,8 @@ class IsomerGroup(ProcessGroup):
         if core is None or self._pid != os.getpid():
             return
         _world.leave(self)
+        for key in [key for key in core.world.abort_hooks if key[0] == id(self)]:
+            del core.world.abort_hooks[key]
         if seconds is None:
             seconds = _world.seconds_for_exit(self._limit.seconds)
         if not self._pairs.close(min(seconds, _world.EXIT_SECONDS)) or not self._sequence.close(seconds):
@@ -369,7 +412,7 @@ class IsomerGroup(ProcessGroup):
             self._queue = None  # it has this object, too
         core.lease.close(seconds)
         _world.keep_store(core.lease.world, self._store)
-        self._gloo = None
+        self._gloo = self.recorder = None
 
     def after_fork(self):
         """In a child, which has copies of locks and of calls under way, and not the threads that end them."""
@@ -379,9 +422,15 @@ class IsomerGroup(ProcessGroup):
             self._queue.after_fork()
 
 
-def _method(row):
-    """The method by which torch, in Python or C++, makes the call of a row. torch takes None for done."""
+_send, _recv, _recv_anysource = (_instruments.entry(name, name, 1) for name in ("send", "recv", "recv_anysource"))
+
+
+def _method(call, row):
+    """The method `call` by which torch, in Python or C++, makes the call of a row. torch takes None for done."""
     def method(self, *operands, opts=None, op=None, timeout=None):
+        if (profiler_looks() or modes_look() or self.has_hooks) and is_new() and enter is not None:
+            given = {"opts": opts, "op": op, "timeout": timeout}
+            return enter(self, method, operands, {key: value for key, value in given.items() if value is not None})
         options = operands[-1] if operands else None
         if type(options) is options_type:
             operands = operands[:-1]
@@ -402,12 +451,14 @@ def _method(row):
         work = self._sequence.run(name, body, outputs, options, is_async)
         return work if work is None else self._note(work)
     name, prepare, count, options_type = row[:4]
-    takes_lists = 0 < count <= 2
+    takes_lists, enter = 0 < count <= 2, _instruments.entry(call, name, count)
     return method
 
 
 for _name, _row in CALLS.items():
-    setattr(IsomerGroup, _name, _method(_row))
+    if not _instruments.is_left_to_torch(_name):
+        setattr(IsomerGroup, _name, _method(_name, _row))
+_instruments.add_hooks(IsomerGroup)
 not_compiled(IsomerGroup)
 
 

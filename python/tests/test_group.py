@@ -14,6 +14,7 @@ from conftest import tell, wait_for  # noqa: E402
 from torch_names import all_gather_single, reduce_scatter_single  # noqa: E402
 
 SIZES = (2, 3, 4)
+VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
 SHAPES = ((), (0,), (1,), (7,), (3, 5), (1000, 37))
 MOVED = (torch.bool, torch.uint8, torch.int16, torch.int64, torch.float16, torch.bfloat16, torch.float64,
          torch.complex64, torch.float8_e4m3fn)
@@ -450,6 +451,23 @@ def test_ranks_that_disagree_all_raise_and_name_the_difference(ranks):
     ranks(2, disagreements)
 
 
+def allocated():
+    from ctypes import byref
+
+    from isomer_shmem import _lib
+    device, lib = torch.device("cpu"), dist.group.WORLD.lease.world.lib
+    backend = dist.group.WORLD._get_backend(device)
+    assert backend.supports_tensor_alloc(device) and not backend.supports_tensor_alloc(torch.device("cuda", 0))
+    tensor = backend.allocate_tensor(1000, dtype=torch.bfloat16, device=device).fill_(1)
+    assert lib.shmemx_address_info(tensor.data_ptr(), byref(_lib.AddressInfo())) == 0 and tensor.shape == (1000,)
+    dist.all_reduce(tensor)
+    assert torch.all(tensor == dist.get_world_size())
+
+
+def test_a_group_allocates_memory_of_the_library(ranks):
+    ranks(2, allocated)
+
+
 def splits(monkeypatch):
     """torch splits groups where there is an accelerator: here is said to be one, and its group is the CPU's."""
     from isomer_shmem import pg
@@ -458,18 +476,20 @@ def splits(monkeypatch):
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda *_: torch.device("cuda", 0))
     dist.init_process_group("isomer")
     world, rank = dist.group.WORLD, dist.get_rank()
+    order = list if VERSION >= (2, 14) else sorted  # torch sorted the ranks before
     with pytest.raises(RuntimeError, match="No device associated"):
         dist.split_group(split_ranks=[[0, 1]])
     world.bound_device_id = torch.device("cuda", 0)
     for count, parts in enumerate(([[0, 1], [2, 3]], [[3, 0], [1, 2]], [[0, 1], [2, 3]], [[1, 2, 3]])):
-        part = next((sorted(ranks) for ranks in parts if rank in ranks), None)
+        part = next((ranks for ranks in parts if rank in ranks), None)
         group = dist.split_group(split_ranks=parts)
-        assert (group is None) == (part is None) and world.splits == count + 1
-        if group is None:
+        is_member = group not in (None, dist.GroupMember.NON_GROUP_MEMBER)  # torch 2.14 says the latter
+        assert is_member == (part is not None) and world.splits == count + 1
+        if not is_member:
             continue
         tensor = torch.tensor([rank])
         dist.all_reduce(tensor, group=group)
-        assert tensor == sum(part) and dist.get_process_group_ranks(group) == part
+        assert tensor == sum(part) and dist.get_process_group_ranks(group) == order(part)
         assert group.group_desc == f"default_pg:split:{count}" and dist.get_backend(group) == "isomer"
         if count == 0:  # and a part of a part
             single = dist.split_group(group, split_ranks=[[1], [0]])
