@@ -54,6 +54,18 @@ check_version() {
         fail "CMake has not version $version"
 }
 
+# Where the tree has a manual (python3): man pages, the HTML reference, completion.
+check_manual() {
+    [ -d "$build/manual" ] || return
+    for file in man/man3/shmem_float_put.3 man/man7/isomer.7 man/man1/oshrun.1 doc/isomer/html/index.html \
+        bash-completion/completions/oshrun zsh/site-functions/_isomer-info; do
+        [ -s "$root/share/$file" ] || fail "share/$file was not installed"
+    done
+    command -v man >/dev/null || return
+    MANPATH=$root/share/man MANWIDTH=200 job 20 man shmem_float_put
+    expect_lines 1 "shmem_ctx_TYPENAME_put\\(" "man shmem_float_put"
+}
+
 # One sentence instead of a program that crashes when it loads libpmix.
 check_static() {
     job 60 "$root/bin/oshcc" -static "$source" -o "$work/by_static"
@@ -160,6 +172,7 @@ libdir=$(cd "$root" && dirname "$(find . -name 'libisomer.a' | head -1)")
 libdir=${libdir#./}
 check_version
 check_wrappers "installed"
+check_manual
 check_static
 check_needed
 check_leaks
