@@ -76,8 +76,9 @@ class Man:
     def head(self, name, section):
         return ['.\\" SPDX-License-Identifier: MIT', '.TH %s %d "%s" "Isomer %s" "Isomer\'s manual"' % (name, section, self.date, self.version), ".ad l"]
 
-    def link(self, name, section, target, of=None):
-        self.write(name, section, [".so man%d/%s.%d" % (of or section, target, of or section)])
+    def link(self, name, section, target):
+        """Not a page that says .so: a symbolic link takes no block of the disk, and there are thousands."""
+        os.symlink("%s.%d" % (target, section), "%s/man%d/%s.%d" % (self.folder, section, name, section))
 
     def call(self, page, types, generic, beside):
         said = first_sentence(page.text, short_title(page))
