@@ -8,7 +8,7 @@ HEADERS = ("shmem.h", "shmemx.h", "shmemx_coll.h", "shmem_device.h", "shmem_devi
 INCLUDED = dict(zip(HEADERS, ("shmem.h", "shmemx.h", "shmemx.h") + 3 * ("shmem_device.h",))) # by programs
 INTROS = (("intro_shmem", "OpenSHMEM 1.6, host interface", HEADERS[:1]),
           ("intro_shmemx", "extensions to OpenSHMEM, host part and streams", HEADERS[1:3]),
-          ("intro_shmemd", "OpenSHMEM inside kernels", HEADERS[3:]))
+          ("intro_shmemd", "OpenSHMEM inside kernels", HEADERS[3:] + ("shmem_device.hpp",)))
 PUBLIC = re.compile(r"^(shmem|shmemx|shmemd)_(?!cpu_)\w+$|^(start_pes|_my_pe|_num_pes|sh(malloc|memalign|realloc|free))$")
 CONSTANT = re.compile(r"^_?(SHMEMX?D?|ISOMER)_[A-Z0-9_]+$")
 VALUE = re.compile(r'^[-({"\d]|^_?SHMEMX?_[A-Z_0-9]+$|^PRIM_|^extern ')
@@ -284,6 +284,8 @@ def read(compiler, include):
             used[word] = used.get(word, 0) + (not define)
     for header in HEADERS:
         heads[header] = read_header(header, files[header], used, pages)
+    lines = open(include + "/shmem_device.hpp").read().split("\n\n")[0].split("\n") # its calls are those of the C headers
+    heads["shmem_device.hpp"] = "\n".join(re.sub("^// ?|#.*", "", l) for l in lines[1:]).strip("\n")
     pages = [p for p in pages if p.calls or p.others]
     sort_families(pages, type_table(include))
     taken = set()

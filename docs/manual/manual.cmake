@@ -4,7 +4,7 @@ if(NOT ISO_MANUAL_PYTHON)
   message(STATUS "python3 was not found: there is no manual (man pages, HTML, completion in shells)")
 elseif(PROJECT_IS_TOP_LEVEL AND NOT ISO_TEST_OWN)
   set(iso_manual ${PROJECT_BINARY_DIR}/manual)
-  file(GLOB files CONFIGURE_DEPENDS include/*.h docs/manual/*.py)
+  file(GLOB files CONFIGURE_DEPENDS include/*.h include/*.hpp docs/manual/*.py)
   add_custom_command(OUTPUT ${iso_manual}/made
                      COMMAND ${ISO_MANUAL_PYTHON} -B ${PROJECT_SOURCE_DIR}/docs/manual/manual.py ${PROJECT_SOURCE_DIR}
                              ${CMAKE_C_COMPILER} ${PROJECT_VERSION} ${iso_manual}
