@@ -27,6 +27,7 @@ file(GLOB iso_headers CONFIGURE_DEPENDS coll/kernel/*.h)
 foreach(header ${iso_headers})
   iso_install_header(${header} isomer/coll/kernel)
 endforeach()
+install(DIRECTORY include/compat DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY include/mpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 # The device's libraries for a linker, and where a loader finds those outside of its own folders: -Xlinker is an option

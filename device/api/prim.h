@@ -80,6 +80,7 @@ struct prim_named {
  * PRIM_GLOBAL, PRIM_GLOBAL_BOUNDED(threads)   of C++: begin the declaration of a function that is a kernel, of any
  *                                       arguments, in a namespace, or behind a template's <...>. PRIM_CALLS_GLOBAL: it is
  *                                       a plain function, which the launch has to call with its arguments
+ * PRIM_BOTH_FN, PRIM_EITHER(kernel, host)   of C++: begin a function of kernels and of the host; an expression for each
  *
  * prim_rank(g) prim_size(g)             place of the calling thread in the group, number of threads
  * prim_sync(g)                          all threads of the group are here; their earlier stores are seen by the group

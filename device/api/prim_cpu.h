@@ -104,6 +104,10 @@ PRIM_CPU_RUNTIME uint64_t shmemd_cpu_clock_ns(void); /* prim_clock_ns where <tim
 #define PRIM_GLOBAL __attribute__((unused))
 #define PRIM_GLOBAL_BOUNDED(threads) PRIM_GLOBAL
 
+/* Outside of kernels a wave is one thread. */
+#define PRIM_BOTH_FN static inline __attribute__((unused))
+#define PRIM_EITHER(kernel, host) (shmemd_cpu_self()->wave_size != 1 ? (kernel) : (host))
+
 /* ---- groups ---- */
 
 #define PRIM_GIVES_GROUP

@@ -64,6 +64,13 @@ static __device__ __forceinline__ uint64_t __ldg(const uint64_t *p) { return __n
 #define PRIM_GLOBAL __global__ PRIM_CUDA_BOUNDS
 #define PRIM_GLOBAL_BOUNDED(threads) __global__ __launch_bounds__(threads, 1)
 
+#define PRIM_BOTH_FN static __host__ __device__ __forceinline__
+#ifdef __CUDA_ARCH__
+#define PRIM_EITHER(kernel, host) (kernel)
+#else
+#define PRIM_EITHER(kernel, host) (host)
+#endif
+
 #if defined(__CUDACC_RTC__)
 #define __builtin_memcpy memcpy /* the name that the run-time compiler knows */
 #endif

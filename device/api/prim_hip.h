@@ -54,6 +54,12 @@ extern "C" int hipLaunchKernel(const void *, dim3, dim3, void **, size_t, struct
     TYPE *const name = (TYPE *)(void *)prim_hip_shared_of_launch
 #define PRIM_GLOBAL __attribute__((global, amdgpu_flat_work_group_size(1, PRIM_MAX_THREADS)))
 #define PRIM_GLOBAL_BOUNDED(threads) __attribute__((global, amdgpu_flat_work_group_size(1, threads)))
+#define PRIM_BOTH_FN static inline __attribute__((host, device, unused))
+#ifdef __HIP_DEVICE_COMPILE__
+#define PRIM_EITHER(kernel, host) (kernel)
+#else
+#define PRIM_EITHER(kernel, host) (host)
+#endif
 
 /* ---- pointers ----
  * A pointer that came out of memory is of no known address space: the compiler would take it for perhaps shared memory

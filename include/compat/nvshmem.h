@@ -1,0 +1,499 @@
+/* SPDX-License-Identifier: MIT */
+/* NVSHMEM's standard names over this library, for programs that are written for it: the host in C and C++, kernels in
+ * C++ (nvcc, or the CPU device). Put this folder before NVSHMEM's on the include path, and link libisomer. What each
+ * name does, what differs and what is missing: docs/nvshmem.md. A name that is missing is a compile-time error.
+ *
+ * Kernels have no handle here: each translation unit keeps one in constant memory, which nvshmem_init fills. Units of
+ * libraries that are loaded later are filled at the next call of the host. With and without -rdc=true.
+ *
+ * Group calls synchronise their group at both ends, the non-blocking ones too. Collectives and barriers of a team are
+ * one sequence, whichever thread, warp or block calls; the next caller is ordered behind the last one by the program.
+ */
+#ifndef COMPAT_NVSHMEM_H
+#define COMPAT_NVSHMEM_H
+
+#if defined(__HIP__)
+#error "compat/nvshmem.h is for NVIDIA and for the CPU device: kernels for AMD use shmem_device.hpp"
+#endif
+#if defined(__CUDACC__)
+#include <cuda.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#endif
+#include <assert.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../shmem.h"
+#include "../shmemx.h"
+#ifdef __cplusplus
+#include "../shmem_device.hpp"
+#else
+#include "../shmem_device.h"
+#endif
+
+/* ---- constants and types ---- */
+
+#define NVSHMEM_MAJOR_VERSION SHMEM_MAJOR_VERSION
+#define NVSHMEM_MINOR_VERSION SHMEM_MINOR_VERSION
+#define NVSHMEM_VENDOR_STRING SHMEM_VENDOR_STRING
+#define NVSHMEM_MAX_NAME_LEN SHMEM_MAX_NAME_LEN
+#define NVSHMEM_THREAD_SINGLE SHMEM_THREAD_SINGLE
+#define NVSHMEM_THREAD_FUNNELED SHMEM_THREAD_FUNNELED
+#define NVSHMEM_THREAD_SERIALIZED SHMEM_THREAD_SERIALIZED
+#define NVSHMEM_THREAD_MULTIPLE SHMEM_THREAD_MULTIPLE
+#define NVSHMEM_CMP_EQ SHMEM_CMP_EQ
+#define NVSHMEM_CMP_NE SHMEM_CMP_NE
+#define NVSHMEM_CMP_LT SHMEM_CMP_LT
+#define NVSHMEM_CMP_LE SHMEM_CMP_LE
+#define NVSHMEM_CMP_GT SHMEM_CMP_GT
+#define NVSHMEM_CMP_GE SHMEM_CMP_GE
+#define NVSHMEM_SIGNAL_SET SHMEM_SIGNAL_SET
+#define NVSHMEM_SIGNAL_ADD SHMEM_SIGNAL_ADD
+
+/* A sentence of the program's on stderr, which NVSHMEM's perftest uses. */
+#define NVSHMEMI_ERROR_PRINT(...) fprintf(stderr, __VA_ARGS__)
+
+/* Teams are numbers, for kernels too. */
+typedef int32_t nvshmem_team_t;
+typedef struct {
+    int num_contexts;
+} nvshmem_team_config_t;
+#define NVSHMEM_TEAM_INVALID (-1)
+#define NVSHMEM_TEAM_WORLD 0
+#define NVSHMEM_TEAM_SHARED 1
+#define NVSHMEMX_TEAM_NODE 2
+enum { COMPAT_TEAMS = 256 };
+
+/* ---- the state of a PE: one for all translation units of a program ---- */
+
+/* What kernels know of a team: the handle; of each member its last epoch, symmetric; and the epoch of this PE. */
+struct compat_team {
+    shmemd_t h;
+    uint64_t *epochs;
+    uint64_t *epoch;
+};
+struct compat_kernels {
+    struct compat_team *teams; /* [COMPAT_TEAMS] in device memory */
+    shmemd_t world;
+};
+/* A translation unit with kernels: how it takes the state. */
+struct compat_unit {
+    int (*take)(const struct compat_kernels *state); /* 0, or the vendor's error */
+    struct compat_unit *next;
+    int is_filled;
+};
+struct compat_host {
+    int uses;                         /* init and finalize in pairs */
+    shmem_team_t teams[COMPAT_TEAMS]; /* SHMEM_TEAM_INVALID: no such team */
+    struct compat_kernels kernels;
+    struct compat_unit *units;
+};
+#ifdef __cplusplus
+extern "C" {
+#endif
+__attribute__((weak)) struct compat_host *compat_nvshmem_host(void);
+__attribute__((weak)) struct compat_host *compat_nvshmem_host(void)
+{
+    static struct compat_host host;
+    return &host;
+}
+#ifdef __cplusplus
+}
+#endif
+
+#define COMPAT_HOST static inline __attribute__((unused))
+
+COMPAT_HOST void compat_die(const char *call, const char *why)
+{
+    fprintf(stderr, "%s: %s\n", call, why);
+    shmem_global_exit(1);
+}
+/* Units that came later take the state, too. */
+COMPAT_HOST struct compat_host *compat_here(void)
+{
+    struct compat_host *host = compat_nvshmem_host();
+    for (struct compat_unit *unit = host->units; unit != NULL && host->uses != 0; unit = unit->next)
+        if (!unit->is_filled) {
+            if (unit->take(&host->kernels) != 0)
+                compat_die("nvshmem_init", "the handle of a translation unit cannot be written: another device is "
+                                           "current than this PE's, or its kernels are for another device");
+            unit->is_filled = 1;
+        }
+    return host;
+}
+COMPAT_HOST shmem_team_t compat_team_of(nvshmem_team_t team)
+{
+    struct compat_host *host = compat_here();
+    return team < 0 || team >= COMPAT_TEAMS ? SHMEM_TEAM_INVALID : host->teams[team];
+}
+
+/* Collective over the members: makes the team known to kernels under `number`. */
+COMPAT_HOST void compat_team_add(struct compat_host *host, shmem_team_t team, int number)
+{
+    static const uint64_t none[256] = {0};
+    struct compat_team t;
+    const int me = shmem_my_pe();
+    const size_t bytes = (size_t)shmem_team_n_pes(team) * sizeof(uint64_t);
+    memset(&t, 0, sizeof t);
+    t.epochs = (uint64_t *)shmemx_team_malloc(team, bytes, SHMEMX_DEVICE);
+    t.epoch = (uint64_t *)shmemx_local_malloc(sizeof(uint64_t), SHMEMX_DEVICE);
+    if (t.epochs == NULL || t.epoch == NULL || shmemx_device_handle(team, 0, &t.h) != 0)
+        compat_die("nvshmem", "a team cannot be made: no device memory, or no device");
+    for (size_t at = 0; at < bytes; at += sizeof none)
+        shmem_putmem((char *)t.epochs + at, none, bytes - at < sizeof none ? bytes - at : sizeof none, me);
+    shmem_putmem(t.epoch, none, sizeof *t.epoch, me);
+    shmem_putmem(host->kernels.teams + number, &t, sizeof t, me);
+    shmem_quiet();
+    host->teams[number] = team;
+    if (number == NVSHMEM_TEAM_WORLD)
+        host->kernels.world = t.h;
+    shmem_team_sync(team); /* nobody signals before the words are zero */
+}
+
+/* ---- start and end ---- */
+
+#ifndef __cplusplus
+extern int setenv(const char *name, const char *value, int overwrite); /* strict C hides it */
+#endif
+COMPAT_HOST void compat_rename(const char *theirs, const char *ours)
+{
+    const char *value = getenv(theirs);
+    if (value != NULL && getenv(ours) == NULL)
+        setenv(ours, value, 0);
+}
+/* The library runs: its device, the teams. */
+COMPAT_HOST void compat_begin(void)
+{
+    struct compat_host *host = compat_nvshmem_host();
+    if (host->uses++ != 0)
+        return;
+    if (shmemx_device_init() != 0)
+        compat_die("nvshmem_init", "no device runs");
+    for (int i = 0; i < COMPAT_TEAMS; i++)
+        host->teams[i] = SHMEM_TEAM_INVALID;
+    host->kernels.teams =
+        (struct compat_team *)shmemx_local_malloc(COMPAT_TEAMS * sizeof(struct compat_team), SHMEMX_DEVICE);
+    if (host->kernels.teams == NULL)
+        compat_die("nvshmem_init", "no device memory");
+    compat_team_add(host, SHMEM_TEAM_WORLD, NVSHMEM_TEAM_WORLD);
+    compat_team_add(host, SHMEM_TEAM_SHARED, NVSHMEM_TEAM_SHARED);
+    compat_team_add(host, SHMEM_TEAM_SHARED, NVSHMEMX_TEAM_NODE);
+    for (struct compat_unit *unit = host->units; unit != NULL; unit = unit->next)
+        unit->is_filled = 0;
+    (void)compat_here();
+}
+/* Before the library starts. */
+COMPAT_HOST void compat_variables(void) { compat_rename("NVSHMEM_SYMMETRIC_SIZE", "SHMEM_DEVICE_HEAP_SIZE"); }
+COMPAT_HOST int nvshmem_init_thread(int requested, int *provided)
+{
+    compat_variables();
+    int rc = shmem_init_thread(requested, provided);
+    if (rc == 0)
+        compat_begin();
+    return rc;
+}
+COMPAT_HOST void nvshmem_init(void)
+{
+    int provided;
+    (void)nvshmem_init_thread(NVSHMEM_THREAD_SERIALIZED, &provided);
+}
+COMPAT_HOST void nvshmem_finalize(void)
+{
+    struct compat_host *host = compat_nvshmem_host();
+    host->uses--;
+    shmem_finalize();
+}
+COMPAT_HOST void nvshmem_query_thread(int *provided) { shmem_query_thread(provided); }
+COMPAT_HOST void nvshmem_global_exit(int status) { shmem_global_exit(status); }
+COMPAT_HOST void nvshmem_info_get_version(int *major, int *minor) { shmem_info_get_version(major, minor); }
+COMPAT_HOST void nvshmem_info_get_name(char *name) { shmem_info_get_name(name); }
+
+/* ---- memory: all of it is device memory ---- */
+
+COMPAT_HOST void *nvshmem_malloc(size_t size) { return compat_here(), shmemx_malloc(size, SHMEMX_DEVICE); }
+COMPAT_HOST void *nvshmem_calloc(size_t n, size_t size) { return compat_here(), shmemx_calloc(n, size, SHMEMX_DEVICE); }
+COMPAT_HOST void *nvshmem_align(size_t alignment, size_t size)
+{
+    return compat_here(), shmemx_align(alignment, size, SHMEMX_DEVICE);
+}
+COMPAT_HOST void nvshmem_free(void *ptr) { shmemx_free(ptr); }
+
+/* ---- teams of the host ---- */
+
+COMPAT_HOST int compat_team_made(shmem_team_t team, nvshmem_team_t *new_team)
+{
+    struct compat_host *host = compat_here();
+    int number = NVSHMEMX_TEAM_NODE + 1;
+    *new_team = NVSHMEM_TEAM_INVALID;
+    if (team == SHMEM_TEAM_INVALID)
+        return 0;
+    while (number < COMPAT_TEAMS && host->teams[number] != SHMEM_TEAM_INVALID)
+        number++;
+    if (number == COMPAT_TEAMS)
+        compat_die("nvshmem_team_split_strided", "256 teams are alive, that is the most");
+    compat_team_add(host, team, number);
+    *new_team = number;
+    return 0;
+}
+COMPAT_HOST int nvshmem_team_split_strided(nvshmem_team_t parent, int start, int stride, int size,
+                                           const nvshmem_team_config_t *config, long mask, nvshmem_team_t *new_team)
+{
+    shmem_team_t team = SHMEM_TEAM_INVALID;
+    (void)config, (void)mask;
+    int rc = shmem_team_split_strided(compat_team_of(parent), start, stride, size, NULL, 0, &team);
+    return rc != 0 ? (*new_team = NVSHMEM_TEAM_INVALID, rc) : compat_team_made(team, new_team);
+}
+COMPAT_HOST int nvshmem_team_split_2d(nvshmem_team_t parent, int xrange, const nvshmem_team_config_t *xconfig,
+                                      long xmask, nvshmem_team_t *xteam, const nvshmem_team_config_t *yconfig,
+                                      long ymask, nvshmem_team_t *yteam)
+{
+    shmem_team_t x = SHMEM_TEAM_INVALID, y = SHMEM_TEAM_INVALID;
+    (void)xconfig, (void)xmask, (void)yconfig, (void)ymask;
+    int rc = shmem_team_split_2d(compat_team_of(parent), xrange, NULL, 0, &x, NULL, 0, &y);
+    *xteam = *yteam = NVSHMEM_TEAM_INVALID;
+    return rc != 0 ? rc : (compat_team_made(x, xteam) | compat_team_made(y, yteam));
+}
+COMPAT_HOST void nvshmem_team_destroy(nvshmem_team_t team)
+{
+    struct compat_host *host = compat_here();
+    if (team <= NVSHMEMX_TEAM_NODE || team >= COMPAT_TEAMS || host->teams[team] == SHMEM_TEAM_INVALID)
+        return;
+    struct compat_team t;
+    shmem_getmem(&t, host->kernels.teams + team, sizeof t, shmem_my_pe());
+    (void)shmemx_team_free(host->teams[team], t.epochs);
+    shmemx_local_free(t.epoch);
+    shmem_team_destroy(host->teams[team]);
+    host->teams[team] = SHMEM_TEAM_INVALID;
+}
+
+/* ---- calls of host and kernels ---- */
+
+#ifdef __cplusplus
+#define COMPAT_BOTH PRIM_BOTH_FN
+#define COMPAT_EITHER(kernel, host) PRIM_EITHER(kernel, host)
+#include "nvshmem_kernels.hpp"
+#else
+#define COMPAT_BOTH COMPAT_HOST
+#define COMPAT_EITHER(kernel, host) host
+#endif
+/* A call with a result, and one without. `kernel` and `host` are expressions. */
+#define COMPAT_CALL(R, name, params, kernel, host) \
+    COMPAT_BOTH R name params { return COMPAT_EITHER(kernel, host); }
+#define COMPAT_DO(name, params, kernel, host) \
+    COMPAT_BOTH void name params { COMPAT_EITHER(kernel, host); }
+
+COMPAT_CALL(int, nvshmem_my_pe, (void), compat::world().my_pe, shmem_my_pe())
+COMPAT_CALL(int, nvshmem_n_pes, (void), compat::world().n_pes, shmem_n_pes())
+COMPAT_CALL(int, nvshmem_team_my_pe, (nvshmem_team_t team), compat::handle(team).my_pe,
+            shmem_team_my_pe(compat_team_of(team)))
+COMPAT_CALL(int, nvshmem_team_n_pes, (nvshmem_team_t team), compat::handle(team).n_pes,
+            shmem_team_n_pes(compat_team_of(team)))
+COMPAT_CALL(int, nvshmem_team_translate_pe, (nvshmem_team_t team, int pe, nvshmem_team_t other),
+            shmemd_translate_pe(compat::handle(team), pe, compat::handle(other)),
+            shmem_team_translate_pe(compat_team_of(team), pe, compat_team_of(other)))
+COMPAT_CALL(void *, nvshmem_ptr, (const void *ptr, int pe), shmemd_ptr(compat::world(), ptr, pe),
+            shmemx_device_ptr(ptr, pe))
+
+#define COMPAT_MOVE(T, put, get, put_nbi, get_nbi, bytes)                            \
+    COMPAT_DO(put, (T * dest, const T *source, size_t nelems, int pe),               \
+              shmemd_putmem(compat::world(), dest, source, nelems *(bytes), pe),     \
+              shmem_putmem(dest, source, nelems *(bytes), pe))                       \
+    COMPAT_DO(get, (T * dest, const T *source, size_t nelems, int pe),               \
+              shmemd_getmem(compat::world(), dest, source, nelems *(bytes), pe),     \
+              shmem_getmem(dest, source, nelems *(bytes), pe))                       \
+    COMPAT_DO(put_nbi, (T * dest, const T *source, size_t nelems, int pe),           \
+              shmemd_putmem_nbi(compat::world(), dest, source, nelems *(bytes), pe), \
+              shmem_putmem_nbi(dest, source, nelems *(bytes), pe))                   \
+    COMPAT_DO(get_nbi, (T * dest, const T *source, size_t nelems, int pe),           \
+              shmemd_getmem_nbi(compat::world(), dest, source, nelems *(bytes), pe), \
+              shmem_getmem_nbi(dest, source, nelems *(bytes), pe))
+#define COMPAT_WITH_SIGNAL(T, name, bytes, nbi)                                                                        \
+    COMPAT_DO(name,                                                                                                    \
+              (T * dest, const T *source, size_t nelems, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe),     \
+              shmemd_putmem_signal##nbi(compat::world(), dest, source, nelems *(bytes), sig_addr, signal, sig_op, pe), \
+              shmem_putmem_signal##nbi(dest, source, nelems *(bytes), sig_addr, signal, sig_op, pe))
+#define COMPAT_RMA(NAME, T, ...)                                                                                   \
+    COMPAT_MOVE(T, nvshmem_##NAME##_put, nvshmem_##NAME##_get, nvshmem_##NAME##_put_nbi, nvshmem_##NAME##_get_nbi, \
+                sizeof(T))                                                                                         \
+    COMPAT_WITH_SIGNAL(T, nvshmem_##NAME##_put_signal, sizeof(T), )                                                \
+    COMPAT_WITH_SIGNAL(T, nvshmem_##NAME##_put_signal_nbi, sizeof(T), _nbi)                                        \
+    COMPAT_DO(nvshmem_##NAME##_p, (T * dest, const T value, int pe), shmemd::p(compat::world(), dest, value, pe),  \
+              shmem_putmem(dest, &value, sizeof(T), pe))                                                           \
+    COMPAT_BOTH T nvshmem_##NAME##_g(const T *source, int pe)                                                      \
+    {                                                                                                              \
+        T value;                                                                                                   \
+        COMPAT_EITHER((void)(value = shmemd::g(compat::world(), source, pe)),                                      \
+                      shmem_getmem(&value, source, sizeof(T), pe));                                                \
+        return value;                                                                                              \
+    }
+#define COMPAT_SIZES(BITS, BYTES, ...)                                                                               \
+    COMPAT_MOVE(void, nvshmem_put##BITS, nvshmem_get##BITS, nvshmem_put##BITS##_nbi, nvshmem_get##BITS##_nbi, BYTES) \
+    COMPAT_WITH_SIGNAL(void, nvshmem_put##BITS##_signal, BYTES, )                                                    \
+    COMPAT_WITH_SIGNAL(void, nvshmem_put##BITS##_signal_nbi, BYTES, _nbi)                                            \
+    COMPAT_STRIDED(void, nvshmem_iput##BITS, nvshmem_iget##BITS, shmemd_iput##BITS, shmemd_iget##BITS,               \
+                   shmem_iput##BITS, shmem_iget##BITS)
+#define COMPAT_STRIDED(T, iput, iget, put_kernel, get_kernel, put_host, get_host)                     \
+    COMPAT_DO(iput, (T * dest, const T *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe), \
+              put_kernel(compat::world(), dest, source, dst, sst, nelems, pe),                        \
+              put_host(dest, source, dst, sst, nelems, pe))                                           \
+    COMPAT_DO(iget, (T * dest, const T *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe), \
+              get_kernel(compat::world(), dest, source, dst, sst, nelems, pe),                        \
+              get_host(dest, source, dst, sst, nelems, pe))
+#define COMPAT_STRIDED_TYPE(NAME, T, ...)                                                                       \
+    COMPAT_STRIDED(T, nvshmem_##NAME##_iput, nvshmem_##NAME##_iget, shmemd_##NAME##_iput, shmemd_##NAME##_iget, \
+                   shmem_##NAME##_iput, shmem_##NAME##_iget)
+SHMEM_DEVICE_ARITH_TYPES(COMPAT_RMA, )
+SHMEM_DEVICE_ARITH_TYPES(COMPAT_STRIDED_TYPE, )
+#if defined(__CUDACC__)
+COMPAT_RMA(half, __half, )
+COMPAT_RMA(bfloat16, __nv_bfloat16, )
+#endif
+SHMEM_SIZES(COMPAT_SIZES, )
+COMPAT_MOVE(void, nvshmem_putmem, nvshmem_getmem, nvshmem_putmem_nbi, nvshmem_getmem_nbi, 1)
+COMPAT_WITH_SIGNAL(void, nvshmem_putmem_signal, 1, )
+COMPAT_WITH_SIGNAL(void, nvshmem_putmem_signal_nbi, 1, _nbi)
+
+COMPAT_CALL(uint64_t, nvshmem_signal_fetch, (const uint64_t *sig_addr), shmemd_signal_fetch(compat::world(), sig_addr),
+            shmem_signal_fetch(sig_addr))
+COMPAT_CALL(uint64_t, nvshmem_signal_wait_until, (uint64_t *sig_addr, int cmp, uint64_t cmp_value),
+            shmemd_signal_wait_until(compat::world(), sig_addr, cmp, cmp_value),
+            shmem_signal_wait_until(sig_addr, cmp, cmp_value))
+
+/* ---- atomics ---- */
+
+#define COMPAT_EXT(NAME, T, ...)                                                                                    \
+    COMPAT_CALL(T, nvshmem_##NAME##_atomic_fetch, (const T *source, int pe),                                        \
+                shmemd_##NAME##_atomic_fetch(compat::world(), source, pe), shmem_##NAME##_atomic_fetch(source, pe)) \
+    COMPAT_DO(nvshmem_##NAME##_atomic_set, (T * dest, T value, int pe),                                             \
+              shmemd_##NAME##_atomic_set(compat::world(), dest, value, pe),                                         \
+              shmem_##NAME##_atomic_set(dest, value, pe))                                                           \
+    COMPAT_CALL(T, nvshmem_##NAME##_atomic_swap, (T * dest, T value, int pe),                                       \
+                shmemd_##NAME##_atomic_swap(compat::world(), dest, value, pe),                                      \
+                shmem_##NAME##_atomic_swap(dest, value, pe))
+SHMEM_EXT_TYPES(COMPAT_EXT, )
+#define COMPAT_AMO(NAME, T, ...)                                                                                      \
+    COMPAT_CALL(T, nvshmem_##NAME##_atomic_compare_swap, (T * dest, T cond, T value, int pe),                         \
+                shmemd_##NAME##_atomic_compare_swap(compat::world(), dest, cond, value, pe),                          \
+                shmem_##NAME##_atomic_compare_swap(dest, cond, value, pe))                                            \
+    COMPAT_CALL(T, nvshmem_##NAME##_atomic_fetch_inc, (T * dest, int pe),                                             \
+                shmemd_##NAME##_atomic_fetch_inc(compat::world(), dest, pe),                                          \
+                shmem_##NAME##_atomic_fetch_inc(dest, pe))                                                            \
+    COMPAT_DO(nvshmem_##NAME##_atomic_inc, (T * dest, int pe), shmemd_##NAME##_atomic_inc(compat::world(), dest, pe), \
+              shmem_##NAME##_atomic_inc(dest, pe))                                                                    \
+    COMPAT_FETCH_OP(NAME, T, atomic_fetch_add)                                                                        \
+    COMPAT_OP(NAME, T, atomic_add)
+#define COMPAT_FETCH_OP(NAME, T, op)                                   \
+    COMPAT_CALL(T, nvshmem_##NAME##_##op, (T * dest, T value, int pe), \
+                shmemd_##NAME##_##op(compat::world(), dest, value, pe), shmem_##NAME##_##op(dest, value, pe))
+#define COMPAT_OP(NAME, T, op)                                    \
+    COMPAT_DO(nvshmem_##NAME##_##op, (T * dest, T value, int pe), \
+              shmemd_##NAME##_##op(compat::world(), dest, value, pe), shmem_##NAME##_##op(dest, value, pe))
+SHMEM_STD_TYPES(COMPAT_AMO, )
+#define COMPAT_BIT(NAME, T, ...)               \
+    COMPAT_OP(NAME, T, atomic_and)             \
+    COMPAT_OP(NAME, T, atomic_or)              \
+    COMPAT_OP(NAME, T, atomic_xor)             \
+    COMPAT_FETCH_OP(NAME, T, atomic_fetch_and) \
+    COMPAT_FETCH_OP(NAME, T, atomic_fetch_or)  \
+    COMPAT_FETCH_OP(NAME, T, atomic_fetch_xor)
+SHMEM_BIT_TYPES(COMPAT_BIT, )
+
+/* ---- waits and tests ---- */
+
+#define COMPAT_WAIT(NAME, T, ...)                                            \
+    COMPAT_DO(nvshmem_##NAME##_wait_until, (T * ivar, int cmp, T value),     \
+              shmemd_##NAME##_wait_until(compat::world(), ivar, cmp, value), \
+              shmem_##NAME##_wait_until(ivar, cmp, value))                   \
+    COMPAT_CALL(int, nvshmem_##NAME##_test, (T * ivar, int cmp, T value),    \
+                shmemd_##NAME##_test(compat::world(), ivar, cmp, value), shmem_##NAME##_test(ivar, cmp, value))
+SHMEM_STD_TYPES(COMPAT_WAIT, )
+#define COMPAT_ARRAY_DO(NAME, T, op)                                                                             \
+    COMPAT_DO(nvshmem_##NAME##_##op, (T * ivars, size_t nelems, const int *status, int cmp, T value),            \
+              shmemd_##NAME##_##op(compat::world(), ivars, nelems, status, cmp, value),                          \
+              shmem_##NAME##_##op(ivars, nelems, status, cmp, value))                                            \
+    COMPAT_DO(nvshmem_##NAME##_##op##_vector, (T * ivars, size_t nelems, const int *status, int cmp, T *values), \
+              shmemd_##NAME##_##op##_vector(compat::world(), ivars, nelems, status, cmp, values),                \
+              shmem_##NAME##_##op##_vector(ivars, nelems, status, cmp, values))
+#define COMPAT_ARRAY(NAME, T, R, op)                                                                                  \
+    COMPAT_CALL(R, nvshmem_##NAME##_##op, (T * ivars, size_t nelems, const int *status, int cmp, T value),            \
+                shmemd_##NAME##_##op(compat::world(), ivars, nelems, status, cmp, value),                             \
+                shmem_##NAME##_##op(ivars, nelems, status, cmp, value))                                               \
+    COMPAT_CALL(R, nvshmem_##NAME##_##op##_vector, (T * ivars, size_t nelems, const int *status, int cmp, T *values), \
+                shmemd_##NAME##_##op##_vector(compat::world(), ivars, nelems, status, cmp, values),                   \
+                shmem_##NAME##_##op##_vector(ivars, nelems, status, cmp, values))
+#define COMPAT_SOME(NAME, T, op)                                                                             \
+    COMPAT_CALL(size_t, nvshmem_##NAME##_##op,                                                               \
+                (T * ivars, size_t nelems, size_t *indices, const int *status, int cmp, T value),            \
+                shmemd_##NAME##_##op(compat::world(), ivars, nelems, indices, status, cmp, value),           \
+                shmem_##NAME##_##op(ivars, nelems, indices, status, cmp, value))                             \
+    COMPAT_CALL(size_t, nvshmem_##NAME##_##op##_vector,                                                      \
+                (T * ivars, size_t nelems, size_t *indices, const int *status, int cmp, T *values),          \
+                shmemd_##NAME##_##op##_vector(compat::world(), ivars, nelems, indices, status, cmp, values), \
+                shmem_##NAME##_##op##_vector(ivars, nelems, indices, status, cmp, values))
+#define COMPAT_ARRAYS(NAME, T, ...)               \
+    COMPAT_ARRAY_DO(NAME, T, wait_until_all)      \
+    COMPAT_ARRAY(NAME, T, size_t, wait_until_any) \
+    COMPAT_ARRAY(NAME, T, int, test_all)          \
+    COMPAT_ARRAY(NAME, T, size_t, test_any)       \
+    COMPAT_SOME(NAME, T, wait_until_some)         \
+    COMPAT_SOME(NAME, T, test_some)
+SHMEM_STD_TYPES(COMPAT_ARRAYS, )
+
+/* ---- order, and collectives by a thread or by the host ----
+ * Collectives of the host are calls on the default stream, and wait for it. */
+
+COMPAT_DO(nvshmem_fence, (void), shmemd_fence(compat::world()), shmem_fence())
+COMPAT_DO(nvshmem_quiet, (void), compat::quiet(), shmem_quiet())
+COMPAT_CALL(int, nvshmem_barrier, (nvshmem_team_t team), compat::barrier(team, shmemd::thread()),
+            (shmem_quiet(), shmem_team_sync(compat_team_of(team))))
+COMPAT_DO(nvshmem_barrier_all, (void), (void)compat::barrier(NVSHMEM_TEAM_WORLD, shmemd::thread()),
+          (compat_here(), shmem_barrier_all()))
+COMPAT_CALL(int, nvshmem_team_sync, (nvshmem_team_t team), compat::sync(team, shmemd::thread()),
+            shmem_team_sync(compat_team_of(team)))
+COMPAT_CALL(int, nvshmem_sync, (nvshmem_team_t team), compat::sync(team, shmemd::thread()),
+            shmem_team_sync(compat_team_of(team)))
+COMPAT_DO(nvshmem_sync_all, (void), (void)compat::sync(NVSHMEM_TEAM_WORLD, shmemd::thread()), shmem_sync_all())
+
+#define COMPAT_WAITED(call) ((call) | shmemx_stream_synchronize(NULL))
+#define COMPAT_COLL(T, call_b, call_f, call_a, bytes)                                                                  \
+    COMPAT_CALL(                                                                                                       \
+        int, call_b, (nvshmem_team_t team, T * dest, const T *source, size_t nelems, int root),                        \
+        compat::broadcast(team, shmemd::thread(), dest, source, nelems *(bytes), root),                                \
+        COMPAT_WAITED(shmemx_broadcastmem_on_stream(compat_team_of(team), dest, source, nelems *(bytes), root, NULL))) \
+    COMPAT_CALL(                                                                                                       \
+        int, call_f, (nvshmem_team_t team, T * dest, const T *source, size_t nelems),                                  \
+        compat::fcollect(team, shmemd::thread(), dest, source, nelems *(bytes)),                                       \
+        COMPAT_WAITED(shmemx_fcollectmem_on_stream(compat_team_of(team), dest, source, nelems *(bytes), NULL)))        \
+    COMPAT_CALL(                                                                                                       \
+        int, call_a, (nvshmem_team_t team, T * dest, const T *source, size_t nelems),                                  \
+        compat::alltoall(team, shmemd::thread(), dest, source, nelems *(bytes)),                                       \
+        COMPAT_WAITED(shmemx_alltoallmem_on_stream(compat_team_of(team), dest, source, nelems *(bytes), NULL)))
+#define COMPAT_COLL_TYPE(NAME, T, ...) \
+    COMPAT_COLL(T, nvshmem_##NAME##_broadcast, nvshmem_##NAME##_fcollect, nvshmem_##NAME##_alltoall, sizeof(T))
+SHMEM_DEVICE_ARITH_TYPES(COMPAT_COLL_TYPE, )
+#if defined(__CUDACC__)
+COMPAT_COLL_TYPE(half, __half, )
+COMPAT_COLL_TYPE(bfloat16, __nv_bfloat16, )
+#endif
+COMPAT_COLL(void, nvshmem_broadcastmem, nvshmem_fcollectmem, nvshmem_alltoallmem, 1)
+
+#define COMPAT_REDUCE(NAME, T, op)                                                                                 \
+    COMPAT_CALL(int, nvshmem_##NAME##_##op, (nvshmem_team_t team, T * dest, const T *source, size_t nelems),       \
+                (compat::op(team, shmemd::thread(), dest, source, nelems)),                                        \
+                COMPAT_WAITED(shmemx_##NAME##_##op##_on_stream(compat_team_of(team), dest, source, nelems, NULL))) \
+    COMPAT_CALL(                                                                                                   \
+        int, nvshmem_##NAME##_##op##scatter, (nvshmem_team_t team, T * dest, const T *source, size_t nelems),      \
+        (compat::op##scatter(team, shmemd::thread(), dest, source, nelems)),                                       \
+        COMPAT_WAITED(shmemx_##NAME##_##op##scatter_on_stream(compat_team_of(team), dest, source, nelems, NULL)))
+#define COMPAT_REDUCE_TYPE(NAME, T, op, ...) COMPAT_REDUCE(NAME, T, op)
+#define COMPAT_REDUCE_LOGIC(op) SHMEM_LOGIC_TYPES(COMPAT_REDUCE_TYPE, op, )
+#define COMPAT_REDUCE_MINMAX(op) SHMEM_DEVICE_ARITH_TYPES(COMPAT_REDUCE_TYPE, op, )
+#define COMPAT_REDUCE_SUM(op) SHMEM_DEVICE_ARITH_TYPES(COMPAT_REDUCE_TYPE, op, )
+#define COMPAT_REDUCE_OP(op, old, TABLE, ...) COMPAT_REDUCE_##TABLE(op)
+SHMEM_REDUCE_OPS(COMPAT_REDUCE_OP, )
+
+#endif

@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: MIT */
+/* NVSHMEM's extensions over this library: calls of warps and blocks, on streams, launches, starts with an id or by MPI.
+ * As compat/nvshmem.h, which it includes; what differs and what is missing: docs/nvshmem.md. */
+#ifndef COMPAT_NVSHMEMX_H
+#define COMPAT_NVSHMEMX_H
+
+#include "nvshmem.h"
+
+#define NVSHMEMX_SUCCESS 0
+enum nvshmemx_status {
+    NVSHMEMX_ERROR_INVALID_VALUE = 1,
+    NVSHMEMX_ERROR_OUT_OF_MEMORY,
+    NVSHMEMX_ERROR_NOT_SUPPORTED,
+    NVSHMEMX_ERROR_SYMMETRY,
+    NVSHMEMX_ERROR_GPU_NOT_SELECTED,
+    NVSHMEMX_ERROR_COLLECTIVE_LAUNCH_FAILED,
+    NVSHMEMX_ERROR_INTERNAL
+};
+
+#if defined(__CUDACC__)
+typedef cudaStream_t compat_stream_t;
+#else
+typedef shmemx_stream_t compat_stream_t;
+#endif
+
+/* ---- start ---- */
+
+enum {
+    NVSHMEMX_INIT_THREAD_PES = 1,
+    NVSHMEMX_INIT_WITH_MPI_COMM = 1 << 1,
+    NVSHMEMX_INIT_WITH_SHMEM = 1 << 2,
+    NVSHMEMX_INIT_WITH_UNIQUEID = 1 << 3
+};
+typedef shmemx_uniqueid_t nvshmemx_uniqueid_t;
+#define NVSHMEMX_UNIQUEID_INITIALIZER {{0}}
+typedef struct {
+    int version;
+    void *mpi_comm; /* MPI_COMM_WORLD: the job starts by PMIx, as MPI's own did */
+    int rank, size;
+    const nvshmemx_uniqueid_t *id;
+} nvshmemx_init_attr_t;
+#define NVSHMEMX_INIT_ATTR_INITIALIZER {1, NULL, 0, 0, NULL}
+
+COMPAT_HOST int nvshmemx_get_uniqueid(nvshmemx_uniqueid_t *id) { return shmemx_get_uniqueid(id); }
+COMPAT_HOST int nvshmemx_set_attr_uniqueid_args(int rank, int size, const nvshmemx_uniqueid_t *id,
+                                                nvshmemx_init_attr_t *attr)
+{
+    attr->rank = rank;
+    attr->size = size;
+    attr->id = id;
+    return NVSHMEMX_SUCCESS;
+}
+COMPAT_HOST int nvshmemx_set_attr_mpi_comm_args(void *mpi_comm, nvshmemx_init_attr_t *attr)
+{
+    attr->mpi_comm = mpi_comm;
+    return NVSHMEMX_SUCCESS;
+}
+/* By an id, or by the launcher of the job, which MPI or another SHMEM has used as well. */
+COMPAT_HOST int nvshmemx_init_attr(unsigned flags, nvshmemx_init_attr_t *attr)
+{
+    int provided;
+    if ((flags & NVSHMEMX_INIT_WITH_UNIQUEID) == 0)
+        return nvshmem_init_thread(NVSHMEM_THREAD_SERIALIZED, &provided);
+    shmemx_init_attr_t ours = SHMEMX_INIT_ATTR;
+    if (attr == NULL || attr->id == NULL) {
+        fprintf(stderr, "nvshmemx_init_attr: no id; call nvshmemx_set_attr_uniqueid_args first\n");
+        return NVSHMEMX_ERROR_INVALID_VALUE;
+    }
+    compat_variables();
+    ours.rank = attr->rank;
+    ours.size = attr->size;
+    ours.id = attr->id;
+    ours.requested = SHMEM_THREAD_SERIALIZED;
+    if (shmemx_init_attr(&ours) != 0)
+        return NVSHMEMX_ERROR_INTERNAL;
+    compat_begin();
+    return NVSHMEMX_SUCCESS;
+}
+COMPAT_HOST int nvshmemx_hostlib_init_attr(unsigned flags, nvshmemx_init_attr_t *attr)
+{
+    return nvshmemx_init_attr(flags, attr);
+}
+COMPAT_HOST void nvshmemx_hostlib_finalize(void) { nvshmem_finalize(); }
+COMPAT_HOST void nvshmemx_vendor_get_version_info(int *major, int *minor, int *patch)
+{
+    *major = ISOMER_VERSION / 10000;
+    *minor = ISOMER_VERSION / 100 % 100;
+    *patch = ISOMER_VERSION % 100;
+}
+COMPAT_HOST const char *nvshmemx_status_string(int status)
+{
+    return status == NVSHMEMX_SUCCESS ? "success" : "an error, of which a sentence stands on stderr";
+}
+COMPAT_HOST int nvshmemx_init_status(void) { return compat_nvshmem_host()->uses != 0 ? 2 : 0; }
+#define NVSHMEM_STATUS_NOT_INITIALIZED 0
+#define NVSHMEM_STATUS_IS_INITIALIZED 2
+
+/* Modules that the driver loads by itself do not get the handle: an error with a sentence, of programs that have such
+ * calls on a path that they seldom take. */
+COMPAT_HOST int compat_no_module(const char *call)
+{
+    fprintf(stderr,
+            "%s: what the driver loads by itself does not get the handle here; pass a shmemd_t of "
+            "shmemx_device_handle to its kernels\n",
+            call);
+    return NVSHMEMX_ERROR_NOT_SUPPORTED;
+}
+COMPAT_HOST int nvshmemx_cumodule_init(void *module) { return (void)module, compat_no_module(__func__); }
+COMPAT_HOST int nvshmemx_cumodule_finalize(void *module) { return (void)module, compat_no_module(__func__); }
+COMPAT_HOST int nvshmemx_culibrary_init(void *library) { return (void)library, compat_no_module(__func__); }
+COMPAT_HOST int nvshmemx_culibrary_finalize(void *library) { return (void)library, compat_no_module(__func__); }
+
+/* ---- memory ---- */
+
+COMPAT_HOST int nvshmemx_buffer_register(void *addr, size_t bytes)
+{
+    (void)bytes; /* local buffers need no registration here */
+    return addr != NULL ? NVSHMEMX_SUCCESS : NVSHMEMX_ERROR_INVALID_VALUE;
+}
+COMPAT_HOST int nvshmemx_buffer_unregister(void *addr) { return nvshmemx_buffer_register(addr, 0); }
+COMPAT_HOST void *nvshmemx_buffer_register_symmetric(void *addr, size_t bytes, int flags)
+{
+    (void)flags;
+    return shmemx_buffer_register(addr, bytes, NULL) == 0 ? addr : NULL;
+}
+COMPAT_HOST int nvshmemx_buffer_unregister_symmetric(void *addr, size_t bytes)
+{
+    (void)bytes;
+    return shmemx_buffer_unregister(addr) == 0 ? NVSHMEMX_SUCCESS : NVSHMEMX_ERROR_INVALID_VALUE;
+}
+
+/* ---- launches: all blocks run at once, or the call returns an error ---- */
+
+#if defined(__CUDACC__)
+COMPAT_HOST int nvshmemx_collective_launch(const void *kernel, dim3 grid, dim3 block, void **args, size_t shared_bytes,
+                                           cudaStream_t stream)
+{
+    (void)compat_here();
+    cudaError_t e = cudaLaunchCooperativeKernel(kernel, grid, block, args, shared_bytes, stream);
+    if (e == cudaSuccess)
+        return NVSHMEMX_SUCCESS;
+    fprintf(stderr, "nvshmemx_collective_launch: %s\n", cudaGetErrorString(e));
+    return NVSHMEMX_ERROR_COLLECTIVE_LAUNCH_FAILED;
+}
+COMPAT_HOST int nvshmemx_collective_launch_query_gridsize(const void *kernel, dim3 block, void **args,
+                                                          size_t shared_bytes, int *gridsize)
+{
+    int device = 0, processors = 0, each = 0;
+    (void)args;
+    cudaError_t e = cudaGetDevice(&device);
+    if (e == cudaSuccess)
+        e = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+    if (e == cudaSuccess)
+        e = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, (int)(block.x * block.y * block.z),
+                                                          shared_bytes);
+    *gridsize = each * processors;
+    return e == cudaSuccess ? NVSHMEMX_SUCCESS : NVSHMEMX_ERROR_INTERNAL;
+}
+#endif
+
+/* ---- on streams ---- */
+
+#define COMPAT_ON_STREAM(T, put, get, bytes)                                                                  \
+    COMPAT_HOST void put##_on_stream(T *dest, const T *source, size_t nelems, int pe, compat_stream_t stream) \
+    {                                                                                                         \
+        if (shmemx_putmem_on_stream(dest, source, nelems * (bytes), pe, stream) != 0)                         \
+            shmem_global_exit(1);                                                                             \
+    }                                                                                                         \
+    COMPAT_HOST void get##_on_stream(T *dest, const T *source, size_t nelems, int pe, compat_stream_t stream) \
+    {                                                                                                         \
+        if (shmemx_getmem_on_stream(dest, source, nelems * (bytes), pe, stream) != 0)                         \
+            shmem_global_exit(1);                                                                             \
+    }
+#define COMPAT_SIGNAL_ON_STREAM(T, name, bytes)                                                                        \
+    COMPAT_HOST void name##_on_stream(T *dest, const T *source, size_t nelems, uint64_t *sig_addr, uint64_t signal,    \
+                                      int sig_op, int pe, compat_stream_t stream)                                      \
+    {                                                                                                                  \
+        if (shmemx_putmem_signal_on_stream(dest, source, nelems * (bytes), sig_addr, signal, sig_op, pe, stream) != 0) \
+            shmem_global_exit(1);                                                                                      \
+    }
+#define COMPAT_ON_STREAMS(T, put, get, put_nbi, get_nbi, put_signal, put_signal_nbi, bytes) \
+    COMPAT_ON_STREAM(T, put, get, bytes)                                                    \
+    COMPAT_ON_STREAM(T, put_nbi, get_nbi, bytes)                                            \
+    COMPAT_SIGNAL_ON_STREAM(T, put_signal, bytes)                                           \
+    COMPAT_SIGNAL_ON_STREAM(T, put_signal_nbi, bytes)
+#define COMPAT_STREAM_TYPE(NAME, T, ...)                                                                          \
+    COMPAT_ON_STREAMS(T, nvshmemx_##NAME##_put, nvshmemx_##NAME##_get, nvshmemx_##NAME##_put_nbi,                 \
+                      nvshmemx_##NAME##_get_nbi, nvshmemx_##NAME##_put_signal, nvshmemx_##NAME##_put_signal_nbi,  \
+                      sizeof(T))                                                                                  \
+    COMPAT_COLL_ON_STREAM(T, nvshmemx_##NAME##_broadcast, nvshmemx_##NAME##_fcollect, nvshmemx_##NAME##_alltoall, \
+                          sizeof(T))
+#define COMPAT_STREAM_SIZE(BITS, BYTES, ...)                                                  \
+    COMPAT_ON_STREAMS(void, nvshmemx_put##BITS, nvshmemx_get##BITS, nvshmemx_put##BITS##_nbi, \
+                      nvshmemx_get##BITS##_nbi, nvshmemx_put##BITS##_signal, nvshmemx_put##BITS##_signal_nbi, BYTES)
+/* In slot 0 of the team. */
+#define COMPAT_COLL_ON_STREAM(T, call_b, call_f, call_a, bytes)                                                   \
+    COMPAT_HOST int call_b##_on_stream(nvshmem_team_t team, T *dest, const T *source, size_t nelems, int root,    \
+                                       compat_stream_t stream)                                                    \
+    {                                                                                                             \
+        return shmemx_broadcastmem_on_stream(compat_team_of(team), dest, source, nelems * (bytes), root, stream); \
+    }                                                                                                             \
+    COMPAT_HOST int call_f##_on_stream(nvshmem_team_t team, T *dest, const T *source, size_t nelems,              \
+                                       compat_stream_t stream)                                                    \
+    {                                                                                                             \
+        return shmemx_fcollectmem_on_stream(compat_team_of(team), dest, source, nelems * (bytes), stream);        \
+    }                                                                                                             \
+    COMPAT_HOST int call_a##_on_stream(nvshmem_team_t team, T *dest, const T *source, size_t nelems,              \
+                                       compat_stream_t stream)                                                    \
+    {                                                                                                             \
+        return shmemx_alltoallmem_on_stream(compat_team_of(team), dest, source, nelems * (bytes), stream);        \
+    }
+SHMEM_DEVICE_ARITH_TYPES(COMPAT_STREAM_TYPE, )
+SHMEM_SIZES(COMPAT_STREAM_SIZE, )
+COMPAT_ON_STREAMS(void, nvshmemx_putmem, nvshmemx_getmem, nvshmemx_putmem_nbi, nvshmemx_getmem_nbi,
+                  nvshmemx_putmem_signal, nvshmemx_putmem_signal_nbi, 1)
+COMPAT_COLL_ON_STREAM(void, nvshmemx_broadcastmem, nvshmemx_fcollectmem, nvshmemx_alltoallmem, 1)
+#define COMPAT_REDUCE_ON_STREAM(NAME, T, op)                                                                         \
+    COMPAT_HOST int nvshmemx_##NAME##_##op##_on_stream(nvshmem_team_t team, T *dest, const T *source, size_t nelems, \
+                                                       compat_stream_t stream)                                       \
+    {                                                                                                                \
+        return shmemx_##NAME##_##op##_on_stream(compat_team_of(team), dest, source, nelems, stream);                 \
+    }                                                                                                                \
+    COMPAT_HOST int nvshmemx_##NAME##_##op##scatter_on_stream(nvshmem_team_t team, T *dest, const T *source,         \
+                                                              size_t nelems, compat_stream_t stream)                 \
+    {                                                                                                                \
+        return shmemx_##NAME##_##op##scatter_on_stream(compat_team_of(team), dest, source, nelems, stream);          \
+    }
+#define COMPAT_STREAM_REDUCE_TYPE(NAME, T, op, ...) COMPAT_REDUCE_ON_STREAM(NAME, T, op)
+#define COMPAT_STREAM_LOGIC(op) SHMEM_LOGIC_TYPES(COMPAT_STREAM_REDUCE_TYPE, op, )
+#define COMPAT_STREAM_MINMAX(op) SHMEM_DEVICE_ARITH_TYPES(COMPAT_STREAM_REDUCE_TYPE, op, ) COMPAT_STREAM_HALVES(op)
+#define COMPAT_STREAM_SUM(op) COMPAT_STREAM_MINMAX(op)
+#define COMPAT_STREAM_OP(op, old, TABLE, ...) COMPAT_STREAM_##TABLE(op)
+#if defined(__CUDACC__)
+COMPAT_STREAM_TYPE(half, __half, )
+COMPAT_STREAM_TYPE(bfloat16, __nv_bfloat16, )
+#define COMPAT_STREAM_HALVES(op)              \
+    COMPAT_REDUCE_ON_STREAM(half, __half, op) \
+    COMPAT_REDUCE_ON_STREAM(bfloat16, __nv_bfloat16, op)
+#else
+#define COMPAT_STREAM_HALVES(op)
+#endif
+SHMEM_REDUCE_OPS(COMPAT_STREAM_OP, )
+
+COMPAT_HOST void nvshmemx_signal_op_on_stream(uint64_t *sig_addr, uint64_t signal, int sig_op, int pe,
+                                              compat_stream_t stream)
+{
+    if (shmemx_signal_op_on_stream(sig_addr, signal, sig_op, pe, stream) != 0)
+        shmem_global_exit(1);
+}
+COMPAT_HOST void nvshmemx_signal_wait_until_on_stream(uint64_t *sig_addr, int cmp, uint64_t value,
+                                                      compat_stream_t stream)
+{
+    if (shmemx_signal_wait_until_on_stream(sig_addr, cmp, value, stream) != 0)
+        shmem_global_exit(1);
+}
+COMPAT_HOST void nvshmemx_quiet_on_stream(compat_stream_t stream)
+{
+    if (shmemx_quiet_on_stream(stream) != 0)
+        shmem_global_exit(1);
+}
+COMPAT_HOST int nvshmemx_barrier_on_stream(nvshmem_team_t team, compat_stream_t stream)
+{
+    return shmemx_barrier_on_stream(compat_team_of(team), stream);
+}
+COMPAT_HOST void nvshmemx_barrier_all_on_stream(compat_stream_t stream)
+{
+    if (nvshmemx_barrier_on_stream(NVSHMEM_TEAM_WORLD, stream) != 0)
+        shmem_global_exit(1);
+}
+COMPAT_HOST int nvshmemx_team_sync_on_stream(nvshmem_team_t team, compat_stream_t stream)
+{
+    return shmemx_sync_on_stream(compat_team_of(team), stream);
+}
+COMPAT_HOST int nvshmemx_sync_on_stream(nvshmem_team_t team, compat_stream_t stream)
+{
+    return nvshmemx_team_sync_on_stream(team, stream);
+}
+COMPAT_HOST void nvshmemx_sync_all_on_stream(compat_stream_t stream)
+{
+    if (nvshmemx_team_sync_on_stream(NVSHMEM_TEAM_WORLD, stream) != 0)
+        shmem_global_exit(1);
+}
+
+#ifdef __cplusplus
+
+COMPAT_DO(nvshmemx_signal_op, (uint64_t *sig_addr, uint64_t signal, int sig_op, int pe),
+          shmemd_signal_op(compat::world(), sig_addr, signal, sig_op, pe),
+          (sig_op == NVSHMEM_SIGNAL_SET ? shmem_signal_set(sig_addr, signal, pe)
+                                        : shmem_signal_add(sig_addr, signal, pe)))
+
+/* ---- by a warp or a block: form is warp, group its group here. The group synchronises at both ends ---- */
+
+#define COMPAT_SYNCED(group, call)                 \
+    {                                              \
+        const shmemd_group_t compat_group = group; \
+        shmemd_group_sync(compat_group);           \
+        call;                                      \
+        shmemd_group_sync(compat_group);           \
+    }
+#define COMPAT_GROUP_MOVE(T, name, ours, bytes, form, group)                    \
+    PRIM_FN void name##_##form(T *dest, const T *source, size_t nelems, int pe) \
+        COMPAT_SYNCED(group, shmemd_##ours##_group(compat::world(), compat_group, dest, source, nelems *(bytes), pe))
+#define COMPAT_GROUP_SIGNAL(T, name, ours, bytes, form, group)                                                   \
+    PRIM_FN void name##_##form(T *dest, const T *source, size_t nelems, uint64_t *sig_addr, uint64_t signal,     \
+                               int sig_op, int pe)                                                               \
+        COMPAT_SYNCED(group, shmemd_##ours##_group(compat::world(), compat_group, dest, source, nelems *(bytes), \
+                                                   sig_addr, signal, sig_op, pe))
+#define COMPAT_GROUP_STRIDED(T, name, ours, form, group)                                                      \
+    PRIM_FN void name##_##form(T *dest, const T *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe) \
+        COMPAT_SYNCED(group, shmemd_##ours##_group(compat::world(), compat_group, dest, source, dst, sst, nelems, pe))
+#define COMPAT_GROUP_MOVES(T, put, get, bytes, form, group)                 \
+    COMPAT_GROUP_MOVE(T, put, putmem, bytes, form, group)                   \
+    COMPAT_GROUP_MOVE(T, get, getmem, bytes, form, group)                   \
+    COMPAT_GROUP_MOVE(T, put##_nbi, putmem_nbi, bytes, form, group)         \
+    COMPAT_GROUP_MOVE(T, get##_nbi, getmem_nbi, bytes, form, group)         \
+    COMPAT_GROUP_SIGNAL(T, put##_signal, putmem_signal, bytes, form, group) \
+    COMPAT_GROUP_SIGNAL(T, put##_signal_nbi, putmem_signal_nbi, bytes, form, group)
+#define COMPAT_GROUP_COLL(T, call_b, call_f, call_a, bytes, form, group)                                \
+    PRIM_FN int call_b##_##form(nvshmem_team_t team, T *dest, const T *source, size_t nelems, int root) \
+    {                                                                                                   \
+        return compat::broadcast(team, group, dest, source, nelems * (bytes), root);                    \
+    }                                                                                                   \
+    PRIM_FN int call_f##_##form(nvshmem_team_t team, T *dest, const T *source, size_t nelems)           \
+    {                                                                                                   \
+        return compat::fcollect(team, group, dest, source, nelems * (bytes));                           \
+    }                                                                                                   \
+    PRIM_FN int call_a##_##form(nvshmem_team_t team, T *dest, const T *source, size_t nelems)           \
+    {                                                                                                   \
+        return compat::alltoall(team, group, dest, source, nelems * (bytes));                           \
+    }
+#define COMPAT_GROUP_TYPE(NAME, T, form, group, value, ...)                                                   \
+    COMPAT_GROUP_MOVES(T, nvshmemx_##NAME##_put, nvshmemx_##NAME##_get, sizeof(T), form, group)               \
+    COMPAT_GROUP_COLL(T, nvshmemx_##NAME##_broadcast, nvshmemx_##NAME##_fcollect, nvshmemx_##NAME##_alltoall, \
+                      sizeof(T), form, value)
+#define COMPAT_GROUP_IPUT(NAME, T, form, group, ...)                          \
+    COMPAT_GROUP_STRIDED(T, nvshmemx_##NAME##_iput, NAME##_iput, form, group) \
+    COMPAT_GROUP_STRIDED(T, nvshmemx_##NAME##_iget, NAME##_iget, form, group)
+#define COMPAT_GROUP_SIZE(BITS, BYTES, form, group, ...)                                              \
+    COMPAT_GROUP_MOVE(void, nvshmemx_put##BITS, putmem, BYTES, form, group)                           \
+    COMPAT_GROUP_MOVE(void, nvshmemx_get##BITS, getmem, BYTES, form, group)                           \
+    COMPAT_GROUP_MOVE(void, nvshmemx_put##BITS##_nbi, putmem_nbi, BYTES, form, group)                 \
+    COMPAT_GROUP_MOVE(void, nvshmemx_get##BITS##_nbi, getmem_nbi, BYTES, form, group)                 \
+    COMPAT_GROUP_SIGNAL(void, nvshmemx_put##BITS##_signal, putmem_signal, BYTES, form, group)         \
+    COMPAT_GROUP_SIGNAL(void, nvshmemx_put##BITS##_signal_nbi, putmem_signal_nbi, BYTES, form, group) \
+    COMPAT_GROUP_STRIDED(void, nvshmemx_iput##BITS, iput##BITS, form, group)                          \
+    COMPAT_GROUP_STRIDED(void, nvshmemx_iget##BITS, iget##BITS, form, group)
+#define COMPAT_GROUP_REDUCE(NAME, T, op, form, value, ...)                                                           \
+    PRIM_FN int nvshmemx_##NAME##_##op##_##form(nvshmem_team_t team, T *dest, const T *source, size_t nelems)        \
+    {                                                                                                                \
+        return compat::op(team, value, dest, source, nelems);                                                        \
+    }                                                                                                                \
+    PRIM_FN int nvshmemx_##NAME##_##op##scatter_##form(nvshmem_team_t team, T *dest, const T *source, size_t nelems) \
+    {                                                                                                                \
+        return compat::op##scatter(team, value, dest, source, nelems);                                               \
+    }
+#define COMPAT_GROUP_LOGIC(op, form, value) SHMEM_LOGIC_TYPES(COMPAT_GROUP_REDUCE, op, form, value, )
+#define COMPAT_GROUP_MINMAX(op, form, value) SHMEM_DEVICE_ARITH_TYPES(COMPAT_GROUP_REDUCE, op, form, value, )
+#define COMPAT_GROUP_SUM(op, form, value) COMPAT_GROUP_MINMAX(op, form, value)
+#define COMPAT_GROUP_OP(op, old, TABLE, form, value, ...) COMPAT_GROUP_##TABLE(op, form, value)
+#define COMPAT_GROUP(form, group, value)                                                                       \
+    SHMEM_DEVICE_ARITH_TYPES(COMPAT_GROUP_TYPE, form, group, value, )                                          \
+    SHMEM_DEVICE_ARITH_TYPES(COMPAT_GROUP_IPUT, form, group, )                                                 \
+    SHMEM_SIZES(COMPAT_GROUP_SIZE, form, group, )                                                              \
+    COMPAT_GROUP_MOVES(void, nvshmemx_putmem, nvshmemx_getmem, 1, form, group)                                 \
+    COMPAT_GROUP_COLL(void, nvshmemx_broadcastmem, nvshmemx_fcollectmem, nvshmemx_alltoallmem, 1, form, value) \
+    SHMEM_REDUCE_OPS(COMPAT_GROUP_OP, form, value, )                                                           \
+    PRIM_FN int nvshmemx_barrier_##form(nvshmem_team_t team) { return compat::barrier(team, value); }          \
+    PRIM_FN void nvshmemx_barrier_all_##form(void) { (void)compat::barrier(NVSHMEM_TEAM_WORLD, value); }       \
+    PRIM_FN int nvshmemx_team_sync_##form(nvshmem_team_t team) { return compat::sync(team, value); }           \
+    PRIM_FN int nvshmemx_sync_##form(nvshmem_team_t team) { return compat::sync(team, value); }                \
+    PRIM_FN void nvshmemx_sync_all_##form(void) { (void)compat::sync(NVSHMEM_TEAM_WORLD, value); }
+COMPAT_GROUP(warp, shmemd_wave(), shmemd::wave())
+COMPAT_GROUP(block, shmemd_block(), shmemd::block())
+#if defined(__CUDACC__)
+COMPAT_GROUP_TYPE(half, __half, warp, shmemd_wave(), shmemd::wave(), )
+COMPAT_GROUP_TYPE(half, __half, block, shmemd_block(), shmemd::block(), )
+COMPAT_GROUP_TYPE(bfloat16, __nv_bfloat16, warp, shmemd_wave(), shmemd::wave(), )
+COMPAT_GROUP_TYPE(bfloat16, __nv_bfloat16, block, shmemd_block(), shmemd::block(), )
+#define COMPAT_BLOCK_HALVES(op, ...)                                \
+    COMPAT_GROUP_REDUCE(half, __half, op, block, shmemd::block(), ) \
+    COMPAT_GROUP_REDUCE(bfloat16, __nv_bfloat16, op, block, shmemd::block(), )
+COMPAT_BLOCK_HALVES(sum_reduce)
+COMPAT_BLOCK_HALVES(prod_reduce)
+COMPAT_BLOCK_HALVES(min_reduce)
+COMPAT_BLOCK_HALVES(max_reduce)
+#endif
+
+/* ---- what is missing: a sentence at compile time ---- */
+
+#define COMPAT_MISSING(name, sentence)                                          \
+    template <class... A> PRIM_BOTH_FN void *name(A...)                         \
+    {                                                                           \
+        static_assert(sizeof...(A) > 99, #name " is not in Isomer: " sentence); \
+        return nullptr;                                                         \
+    }
+COMPAT_MISSING(nvshmemx_mc_ptr, "there are no multicast pointers; take nvshmem_ptr of each PE")
+#define COMPAT_NO_FLUSH "there is no flush; a quiet also makes sources free"
+COMPAT_MISSING(nvshmemx_flush, COMPAT_NO_FLUSH)
+COMPAT_MISSING(nvshmemx_flush_warp, COMPAT_NO_FLUSH)
+COMPAT_MISSING(nvshmemx_flush_block, COMPAT_NO_FLUSH)
+COMPAT_MISSING(nvshmemx_flush_on_stream, COMPAT_NO_FLUSH)
+#define COMPAT_NO_REGION "there are no regions"
+COMPAT_MISSING(nvshmemx_region_start, COMPAT_NO_REGION)
+COMPAT_MISSING(nvshmemx_region_stop, COMPAT_NO_REGION)
+COMPAT_MISSING(nvshmemx_region_start_block, COMPAT_NO_REGION)
+COMPAT_MISSING(nvshmemx_region_stop_block, COMPAT_NO_REGION)
+COMPAT_MISSING(nvshmemx_region_is_active, COMPAT_NO_REGION)
+COMPAT_MISSING(nvshmem_team_get_config, "teams have no configuration")
+COMPAT_MISSING(nvshmemx_team_init, "take nvshmem_team_split_strided, or shmemx_team_create")
+COMPAT_MISSING(nvshmemx_team_get_uniqueid, "take nvshmem_team_split_strided, or shmemx_team_create")
+COMPAT_MISSING(nvshmemx_signal_counted_reset, "there are no counted signals")
+COMPAT_MISSING(nvshmemx_barrier_warpgroup, "take nvshmemx_barrier_warp or nvshmemx_barrier_block")
+#define COMPAT_NO_SMEM "the library takes no shared memory of a kernel"
+COMPAT_MISSING(nvshmemx_ask_smem, COMPAT_NO_SMEM)
+COMPAT_MISSING(nvshmemx_give_smem, COMPAT_NO_SMEM)
+COMPAT_MISSING(nvshmemx_release_smem, COMPAT_NO_SMEM)
+COMPAT_MISSING(nvshmemx_collective_launch_attr, "take nvshmemx_collective_launch, or shmemx_launch_attr")
+COMPAT_MISSING(nvshmemx_buffer_register_symmetric_at_preferred_address, "buffers stay where they are")
+COMPAT_MISSING(nvshmemx_buffer_unregister_all, "unregister each buffer")
+COMPAT_MISSING(nvshmemx_double2_maxloc_reduce_warp, "there is no maximum with its place")
+COMPAT_MISSING(nvshmemx_double2_maxloc_reduce_block, "there is no maximum with its place")
+#if !defined(__CUDACC__)
+#define COMPAT_NO_ADDRESS "the CPU device cannot launch a kernel by its address; take shmemd::launch_cooperative"
+COMPAT_MISSING(nvshmemx_collective_launch, COMPAT_NO_ADDRESS)
+COMPAT_MISSING(nvshmemx_collective_launch_query_gridsize, COMPAT_NO_ADDRESS)
+#endif
+#define COMPAT_NO_WORD "not on streams; launch a kernel for it"
+#define COMPAT_NO_QP "there are no queue pairs in kernels; take the call without qp_"
+COMPAT_MISSING(nvshmemx_qp_create, COMPAT_NO_QP)
+COMPAT_MISSING(nvshmemx_qp_fence, COMPAT_NO_QP)
+COMPAT_MISSING(nvshmemx_qp_quiet, COMPAT_NO_QP)
+COMPAT_MISSING(nvshmemx_qp_signal_op, COMPAT_NO_QP)
+COMPAT_MISSING(nvshmemx_qp_fence_warp, COMPAT_NO_QP)
+COMPAT_MISSING(nvshmemx_qp_fence_block, COMPAT_NO_QP)
+COMPAT_MISSING(nvshmemx_qp_quiet_warp, COMPAT_NO_QP)
+COMPAT_MISSING(nvshmemx_qp_quiet_block, COMPAT_NO_QP)
+#define COMPAT_MISSING_SIZE(BITS, ...)                              \
+    COMPAT_MISSING(nvshmemx_iput##BITS##_on_stream, COMPAT_NO_WORD) \
+    COMPAT_MISSING(nvshmemx_iget##BITS##_on_stream, COMPAT_NO_WORD)
+SHMEM_SIZES(COMPAT_MISSING_SIZE, )
+#define COMPAT_MISSING_TYPE(NAME, T, ...)                            \
+    COMPAT_MISSING(nvshmemx_##NAME##_p_on_stream, COMPAT_NO_WORD)    \
+    COMPAT_MISSING(nvshmemx_##NAME##_g_on_stream, COMPAT_NO_WORD)    \
+    COMPAT_MISSING(nvshmemx_##NAME##_iput_on_stream, COMPAT_NO_WORD) \
+    COMPAT_MISSING(nvshmemx_##NAME##_iget_on_stream, COMPAT_NO_WORD) \
+    COMPAT_MISSING(nvshmemx_qp_##NAME##_put, COMPAT_NO_QP)           \
+    COMPAT_MISSING(nvshmemx_qp_##NAME##_put_warp, COMPAT_NO_QP)      \
+    COMPAT_MISSING(nvshmemx_qp_##NAME##_put_block, COMPAT_NO_QP)     \
+    COMPAT_MISSING(nvshmemx_qp_##NAME##_get, COMPAT_NO_QP)           \
+    COMPAT_MISSING(nvshmemx_qp_##NAME##_p, COMPAT_NO_QP)             \
+    COMPAT_MISSING(nvshmemx_qp_##NAME##_g, COMPAT_NO_QP)
+SHMEM_DEVICE_ARITH_TYPES(COMPAT_MISSING_TYPE, )
+#define COMPAT_MISSING_WAIT(NAME, T, ...)                                      \
+    COMPAT_MISSING(nvshmemx_##NAME##_wait_until_on_stream, COMPAT_NO_WORD)     \
+    COMPAT_MISSING(nvshmemx_##NAME##_wait_until_all_on_stream, COMPAT_NO_WORD) \
+    COMPAT_MISSING(nvshmemx_##NAME##_wait_until_all_vector_on_stream, COMPAT_NO_WORD)
+SHMEM_STD_TYPES(COMPAT_MISSING_WAIT, )
+#define COMPAT_MISSING_ADD(NAME)                                                                        \
+    COMPAT_MISSING(nvshmemx_##NAME##_atomic_add, "floating point has no atomic add; take compare_swap") \
+    COMPAT_MISSING(nvshmemx_##NAME##_atomic_fetch_add, "floating point has no atomic add; take compare_swap")
+COMPAT_MISSING_ADD(half)
+COMPAT_MISSING_ADD(float)
+COMPAT_MISSING_ADD(double)
+
+#endif
+
+#endif
