@@ -496,4 +496,6 @@ COMPAT_COLL(void, nvshmem_broadcastmem, nvshmem_fcollectmem, nvshmem_alltoallmem
 #define COMPAT_REDUCE_OP(op, old, TABLE, ...) COMPAT_REDUCE_##TABLE(op)
 SHMEM_REDUCE_OPS(COMPAT_REDUCE_OP, )
 
+#include "nvshmemx.h" /* as NVSHMEM's header does */
+
 #endif
