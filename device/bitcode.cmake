@@ -3,7 +3,8 @@
 # needs a clang 19 or later, and no header or library of CUDA and HIP. Without such a clang there is no file.
 #   ISO_BITCODE_FILES   what is installed in lib/isomer/
 option(ISO_BITCODE "Bitcode of the in-kernel API for NVIDIA and AMD, where a clang 19 or later is found" ON)
-set(bitcode_hip_arch gfx90a gfx942 gfx950)
+set(ISO_BITCODE_ARCH gfx90a gfx942 gfx950 CACHE STRING "AMD architectures that get bitcode, in a build for another device")
+set(bitcode_hip_arch ${ISO_BITCODE_ARCH})
 if(GPU STREQUAL "hip")
   set(bitcode_hip_arch ${ISO_HIP_ARCH})
 endif()

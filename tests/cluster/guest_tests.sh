@@ -141,7 +141,7 @@ SHMEM_TEST_FAULT=stray ends "random traffic finds a stray put" 60 "memory here i
 
 # Two of four PEs are killed, one after the other; the others leave and begin again with new queue pairs.
 ISO_NODES="$(cat /run/node.a):rxea,$(cat /run/node.b):rxeb" ISO_FAULT_SEED=${ISO_FAULT_SEED:-3} \
-    right "PEs that outlive a job" 200 "$build/bin/survivors" kill 2 4
+    SHMEM_BOOT_TIMEOUT=15 right "PEs that outlive a job" 200 "$build/bin/survivors" kill 2 4
 
 # ---- what must fail, with a sentence ----
 
