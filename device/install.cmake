@@ -29,6 +29,8 @@ foreach(header ${iso_headers})
 endforeach()
 install(DIRECTORY include/compat DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY include/mpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(DIRECTORY examples/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples FILES_MATCHING PATTERN *.[ch] PATTERN *.pgm
+        PATTERN README.md PATTERN *.py)
 
 # The device's libraries for a linker, and where a loader finds those outside of its own folders: -Xlinker is an option
 # of gcc, clang and nvcc, -Wl is none of nvcc's.
@@ -48,7 +50,7 @@ list(JOIN ISO_DEVICE_LINK " " ISO_DEVICE_LINK)
 set_target_properties(isomer_shared PROPERTIES INSTALL_RPATH "${iso_device_folders}")
 
 install(TARGETS isomer_shared isomer_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
-        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT dev)
 install(FILES ${ISO_DEVICE_FILES} DESTINATION ${CMAKE_INSTALL_LIBDIR}/isomer)
 install(FILES ${ISO_BITCODE_FILES} DESTINATION ${CMAKE_INSTALL_LIBDIR}/isomer OPTIONAL) # where it was built
 install(FILES device/kernels.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/isomer)
