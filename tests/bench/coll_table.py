@@ -78,7 +78,11 @@ def panel(x0, title, lines, value):
     y = lambda v: TOP + HEIGHT - (math.log10(v) - lo_y) / span_y * HEIGHT
     out = [f'<text x="{x0 + LEFT}" y="{TOP - 12}" font-size="13">{title}</text>',
            f'<rect x="{x0 + LEFT}" y="{TOP}" width="{WIDTH - LEFT - 10}" height="{HEIGHT}" fill="none" stroke="#ccc"/>']
+    last = -math.inf
     for s in sorted({p[0] for p in points}):
+        if x(s) - last < 26:
+            continue  # no room for its label
+        last = x(s)
         label = f"{s // MIB}M" if s >= MIB else f"{s // KIB}K" if s >= KIB else str(s)
         out.append(f'<text x="{x(s):.0f}" y="{TOP + HEIGHT + 16}" text-anchor="middle">{label}</text>')
     for e in range(math.floor(lo_y), math.ceil(hi_y) + 1):
