@@ -13,6 +13,13 @@ export DEBFULLNAME="Pack Ager" DEBEMAIL=packager@debian.org GPU=cpu
 mirror=$(sed -n 's/^\(deb\|URIs:\) *\(\[[^]]*\] *\)\?\(http[^ ]*debian\)\/\? .*/\3/p; s/^URIs: *//p' /etc/apt/sources.list /etc/apt/sources.list.d/* \
     2>/dev/null | head -n 1)
 
+# The sources as they are committed, for a build elsewhere.
+mkdir "$work/elsewhere"
+clean=$(git -C "$root" status --porcelain -uno 2>&1)
+SOURCE_DATE_EPOCH=$(git -C "$root" log -1 --format=%ct 2>/dev/null || stat -c %Y "$root/CHANGELOG.md")
+export SOURCE_DATE_EPOCH
+[ -n "$clean" ] || git -C "$root" archive HEAD | tar -x -C "$work/elsewhere"
+
 # ---- packages ----
 
 BUILD=$work/first job 3600 "$root/packaging/build" deb
@@ -47,6 +54,7 @@ job 600 chroot "$debian" sh -c 'apt-get update && apt-get install -y --no-instal
 expect_status 0 "apt-get install"
 cat >"$debian/root/examples" <<'E2'
 #!/bin/sh
+export TMPDIR=/tmp
 cd /usr/share/doc/isomer/examples || exit 1
 for source in [0-9]*.c; do
     program=/root/${source%.c}
@@ -61,15 +69,13 @@ expect_lines "$(ls "$root"/examples/[0-9]*.c | wc -l)" ': ok$' "examples in a ba
 
 # ---- the same bytes, elsewhere ----
 
-mkdir "$work/elsewhere"
-git -C "$root" archive HEAD | tar -x -C "$work/elsewhere"
-export SOURCE_DATE_EPOCH
-SOURCE_DATE_EPOCH=$(git -C "$root" log -1 --format=%ct)
-if git -C "$root" diff --quiet HEAD; then
+if [ -z "$clean" ]; then
     BUILD=build CCACHE_DISABLE=1 job 3600 "$work/elsewhere/packaging/build" deb
     expect_status 0 "packaging/build elsewhere"
     for deb in "$work"/debs/*.deb; do
         cmp "$deb" "$work/elsewhere/build/$(basename "$deb")" || fail "$(basename "$deb") is not the same, built elsewhere"
     done
+else
+    echo "packages: the sources are not as committed, so they are not built a second time" >&2
 fi
 finish
