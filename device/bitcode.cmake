@@ -44,6 +44,7 @@ function(iso_bitcode name triple clang)
                              -S ${externs} -o ${work}.ll
                      COMMAND sh -c "! grep ^define ${work}.ll | grep -o '[^,(]*byval([^)]*)[^,)]*' | grep -v readonly"
                      COMMAND sed -i -E -e s/nvvm-reflect-ftz/isomer-denormals/ -e "/^@llvm.compiler.used = /d"
+                             -e "s/^(source_filename = ).*/\\1\"externs.c\"/" # the same bytes from any folder
                              -e "/byval/s/tail call /call /" -e "s/byval\\(%struct\\.[A-Za-z0-9_.]+\\) //g" ${work}.ll
                      COMMAND ${clang} -x ir --target=${triple} -nogpulib -Xclang -disable-llvm-passes -emit-llvm
                              -Wno-override-module -c ${work}.ll -o ${file})

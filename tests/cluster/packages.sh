@@ -59,9 +59,12 @@ cd /usr/share/doc/isomer/examples || exit 1
 for source in [0-9]*.c; do
     program=/root/${source%.c}
     oshcc -O1 "$source" -o "$program" -lm || { echo "$source: not compiled" && continue; }
-    n=4
-    case $source in 07_*) n=1 ;; esac # it starts PEs by itself
-    timeout 120 oshrun -n $n "$program" </dev/null >/root/out 2>&1 && echo "$source: ok" || { echo "$source: $?" && cat /root/out; }
+    n=4 picture=
+    case $source in
+    03_*) picture=plate.pgm ;;
+    07_*) n=1 ;; # it starts PEs by itself
+    esac
+    timeout 120 oshrun -n $n "$program" $picture </dev/null >/root/out 2>&1 && echo "$source: ok" || { echo "$source: $?" && cat /root/out; }
 done
 E2
 job 900 chroot "$debian" sh /root/examples
