@@ -5,7 +5,7 @@
  * the victim gives up there. The others stand still until its call has ended, and go on with what it has sent.
  *   host      shmemx_coll_on_host, with errors that come back: every kind, lengths of every schedule
  *   typed     calls of shmem.h, by every algorithm: the victim ends there, others end or have right data
- *   stream    every kind by every algorithm, in kernels of the library
+ *   stream    every kind by every algorithm, in kernels of the library; of splits, in a batch, and messages
  *   kernel    every call in kernels, for a block and a grid
  * Each on one node, on two virtual ones, and kernels by the proxy. A run takes some of the cases, SHMEM_TEST_FULL=1
  * all; SHMEM_TEST_SEED repeats one. usage: gives_up_test [PART] (of those in parts[], as far as it is given) */
@@ -124,8 +124,10 @@ struct call {
     size_t nelems; /* of int32_t */
     const char *forced; /* an algorithm */
 };
-static const char *const kinds[] = {"ALLREDUCE", "REDUCESCATTER", "FCOLLECT", "ALLTOALL", "ALLTOALLV", "BROADCAST",
-                                    "PERMUTE",   "BARRIER",       "SYNC",     "GATHER",   "SCATTER",   "REDUCE"};
+enum { SCAN = SHMEMX_REDUCE + 1, COLLECT, ALLTOALLS }; /* of shmem.h alone */
+static const char *const kinds[] = {"ALLREDUCE", "REDUCESCATTER", "FCOLLECT", "ALLTOALL", "ALLTOALLV",
+                                    "BROADCAST", "PERMUTE",       "BARRIER",  "SYNC",     "GATHER",
+                                    "SCATTER",   "REDUCE",        "scan",     "collect",  "alltoalls"};
 
 static int32_t *dest, *source; /* [PES * MOST] */
 static unsigned round_of;      /* of the calls: no two have the same data */
@@ -140,9 +142,11 @@ static int32_t expected(int kind, int b, size_t i, size_t n)
     switch (kind) {
     case SHMEMX_FCOLLECT:
     case SHMEMX_GATHER:
+    case COLLECT:
         return value(b, i);
     case SHMEMX_ALLTOALL:
     case SHMEMX_ALLTOALLV:
+    case ALLTOALLS:
         return value(b, (size_t)me * n + i);
     case SHMEMX_BROADCAST:
         return value(root(), i);
@@ -151,7 +155,7 @@ static int32_t expected(int kind, int b, size_t i, size_t n)
     case SHMEMX_PERMUTE:
         return value((me + PES - 1) % PES, i);
     default:
-        for (int pe = 0; pe < PES; pe++)
+        for (int pe = 0; pe < (kind == SCAN ? me + 1 : PES); pe++)
             sum += value(pe, kind == SHMEMX_REDUCESCATTER ? (size_t)me * n + i : i);
         return sum;
     }
@@ -159,7 +163,8 @@ static int32_t expected(int kind, int b, size_t i, size_t n)
 static bool gets(int kind) { return (kind != SHMEMX_GATHER && kind != SHMEMX_REDUCE) || me == root(); }
 static int blocks(int kind)
 {
-    bool many = kind == SHMEMX_FCOLLECT || kind == SHMEMX_GATHER || kind == SHMEMX_ALLTOALL || kind == SHMEMX_ALLTOALLV;
+    bool many = kind == SHMEMX_FCOLLECT || kind == SHMEMX_GATHER || kind == SHMEMX_ALLTOALL ||
+                kind == SHMEMX_ALLTOALLV || kind == COLLECT || kind == ALLTOALLS;
     return kind == SHMEMX_BARRIER || kind == SHMEMX_SYNC ? 0 : many ? PES : 1;
 }
 
@@ -341,6 +346,12 @@ static int call_typed(const struct call *c)
         return shmem_int32_alltoall(SHMEM_TEAM_WORLD, dest, source, c->nelems);
     case SHMEMX_ALLREDUCE:
         return shmem_int32_sum_reduce(SHMEM_TEAM_WORLD, dest, source, c->nelems);
+    case SCAN:
+        return shmem_int32_sum_inscan(SHMEM_TEAM_WORLD, dest, source, c->nelems);
+    case COLLECT:
+        return shmem_int32_collect(SHMEM_TEAM_WORLD, dest, source, c->nelems);
+    case ALLTOALLS:
+        return shmem_int32_alltoalls(SHMEM_TEAM_WORLD, dest, source, 1, 1, c->nelems);
     default:
         return shmem_team_sync(SHMEM_TEAM_WORLD);
     }
@@ -389,14 +400,14 @@ static bool typed_once(const struct call *c, const char *what, int at)
 
 static void test_typed(const char *what)
 {
-    static const int kind_of[COLL_OPS] = {SHMEMX_SYNC,     SHMEMX_BROADCAST, -1, SHMEMX_FCOLLECT,
-                                          SHMEMX_ALLTOALL, -1,               SHMEMX_ALLREDUCE, -1};
+    static const int kind_of[COLL_OPS] = {SHMEMX_SYNC,     SHMEMX_BROADCAST, COLLECT,          SHMEMX_FCOLLECT,
+                                          SHMEMX_ALLTOALL, ALLTOALLS,        SHMEMX_ALLREDUCE, SCAN};
     const struct select_plane *plane = &iso_select_host;
     for (int i = 0; i < plane->n_algorithms; i++) {
         const struct select_algorithm *a = &plane->algorithms[i];
         struct call c = {kind_of[a->kind], 1500, a->name};
         char text[80];
-        if (c.kind < 0 || !chosen(20))
+        if (!chosen(20))
             continue;
         snprintf(text, sizeof text, "host.%s=%s", plane->kinds[a->kind], a->name);
         setenv("SHMEM_COLL", text, 1);
@@ -421,6 +432,41 @@ static int call_stream(const struct call *c)
     q.engines = c->forced != NULL && strcmp(c->forced, "engines") == 0;
     int rc = shmemx_coll_on_stream(&q, NULL);
     return shmemx_stream_synchronize(NULL) | rc;
+}
+
+/* A call in pieces; two calls in a batch, merged where their blocks are short, the second with dest behind that of the
+ * first; or a message round the ring, which is a permute. */
+static const char in_batch[] = "a batch", messages[] = "messages";
+
+static int call_otherwise(const struct call *c)
+{
+    shmemx_coll_t q = coll_of(c);
+    size_t pieces[3] = {c->nelems / 3, 0, 0}, words = (size_t)PES * c->nelems;
+    int rc = 0;
+    q.slot = SLOT;
+    if (c->forced == splits) {
+        pieces[1] = c->nelems - pieces[0];
+        shmemx_splits_t s = {3, pieces, NULL};
+        q.splits = &s;
+        rc = shmemx_coll_on_stream(&q, NULL);
+    } else if (c->forced == messages) {
+        rc = shmemx_coll_group_begin();
+        rc |= shmemx_recv_on_stream(SHMEM_TEAM_WORLD, dest, c->nelems * sizeof *dest, q.from, 1, NULL);
+        rc |= shmemx_send_on_stream(SHMEM_TEAM_WORLD, source, c->nelems * sizeof *dest, q.to, 1, NULL);
+        rc |= shmemx_coll_group_end();
+    } else {
+        rc = shmemx_coll_group_begin();
+        rc |= shmemx_coll_on_stream(&q, NULL);
+        q.dest = dest + words;
+        rc |= shmemx_coll_on_stream(&q, NULL);
+        rc |= shmemx_coll_group_end();
+    }
+    rc |= shmemx_stream_synchronize(NULL);
+    if (c->forced == in_batch && rc == 0 && memcmp(dest, dest + words, words * sizeof *dest) != 0) {
+        fprintf(stderr, "[pe %d] the second call of a batch returned 0 with wrong data\n", me);
+        set(&shared->wrong, 1);
+    }
+    return rc;
 }
 
 /* By pauses: so many points of the call, which took `waits` of them unhurt. */
@@ -465,6 +511,23 @@ static void test_stream(const char *what)
         end_job();
     }
     unsetenv("SHMEM_COLL");
+}
+
+static void test_otherwise(const char *what)
+{
+    static const struct call calls[] = {
+        {SHMEMX_FCOLLECT, 1500, splits},  {SHMEMX_REDUCESCATTER, 1500, splits}, {SHMEMX_FCOLLECT, 2, in_batch},
+        {SHMEMX_FCOLLECT, 500, in_batch}, {SHMEMX_FCOLLECT, 3000, in_batch},    {SHMEMX_ALLTOALL, 2, in_batch},
+        {SHMEMX_ALLTOALL, 500, in_batch}, {SHMEMX_PERMUTE, 2, messages},        {SHMEMX_PERMUTE, 3000, messages},
+        {SHMEMX_PERMUTE, MOST, messages},
+    };
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        if (!chosen(8))
+            continue;
+        begin_job(true);
+        hurt_often(&calls[i], what, call_otherwise);
+        end_job();
+    }
 }
 
 /* ---- kernels ---- */
@@ -547,6 +610,9 @@ static const struct part parts[] = {
     {"stream", "", "0", test_stream, false},
     {"stream, two nodes", "0,0,1,1", "0", test_stream, false},
     {"stream, proxy", "", "1", test_stream, false},
+    {"otherwise", "", "0", test_otherwise, false},
+    {"otherwise, two nodes", "0,0,1,1", "0", test_otherwise, false},
+    {"otherwise, proxy", "", "1", test_otherwise, false},
     {"kernel", "", "0", test_kernel, false},
     {"kernel, two nodes", "0,0,1,1", "0", test_kernel, false},
     {"kernel, proxy", "", "1", test_kernel, false},
