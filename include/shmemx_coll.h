@@ -186,6 +186,14 @@ typedef struct {
      * engines or few blocks, where a table has rows for this ("background"), and may take longer. 0: nothing does. Equal
      * on all members. It changes no result, and nothing in shmemx_coll_on_host. */
     int background;
+    /* The most device memory that the slot may take on each member for a stage of copy engines: 4 KiB for each member, or
+     * more; 0: none. With it, where pointers reach all members and outside of captures, engines may carry fcollect with
+     * any dest, and bring what is summed in allreduce and reducescatter: sum, average and scaled sum of half, bfloat16
+     * and types of 4 and 8 bytes; of complex ones the sum. All members make such a call in a capture, or none does. Equal
+     * on all members. A call that needs more than the slot has waits on the host, as the first one does, until all
+     * members have come to it and the slot's last call here has ended. When a member has no room, all go on with what
+     * there is. Kept until the team goes. */
+    size_t stage_bytes;
 } shmemx_coll_t;
 
 /* Enqueues one call.
@@ -197,11 +205,12 @@ typedef struct {
  * for one outside of it, or the other way round. So launch a graph behind calls of its slots that are in other
  * streams, and behind other graphs with these slots (shmemx_stream_wait_stream). A stream of the vendor's that has a
  * slot's last call may be destroyed after the slot's next call on another stream, or with the team. Calls that may run
- * at the same time take different slots. Copy engines may carry fcollect, alltoall, broadcast and permute: all members
- * make such a call in a capture, or none does. The first call of a (team, slot) with data or a synchronisation to do
- * makes what the slot needs and waits until all members do so; it may not be in a capture. The members find each other
- * by team and slot. So threads may make the first calls of several slots in another order on each member, and beside
- * collectives of the host on that team. shmemx_slot_prepare does the same ahead.
+ * at the same time take different slots. Copy engines may carry fcollect, alltoall, broadcast and permute, with
+ * `stage_bytes` also allreduce and reducescatter: all members make such a call in a capture, or none does. The first call
+ * of a (team, slot) with data or a synchronisation to do makes what the slot needs and waits until all members do so; it
+ * may not be in a capture. The members find each other by team and slot. So threads may make the first calls of several
+ * slots in another order on each member, and beside collectives of the host on that team. shmemx_slot_prepare does the
+ * same ahead.
  *
  * Memory: dest and source are device memory (on the CPU device any memory), aligned to their elements, complex ones to
  * their parts. Multiples of 16 are faster. A block, which is nelems of the type, is less than 64 GiB. With nelems 0
@@ -242,7 +251,7 @@ typedef struct {
  * it after SHMEM_TIMEOUT.
  *
  * SHMEM_DEBUG=1 on all members compares each call with those of the other members when it is enqueued or captured:
- * kind, nelems, type, operator, scale, root, to with from, engines, same_place, background, whether signals is given, chunk_bytes,
+ * kind, nelems, type, operator, scale, root, to with from, engines, same_place, background, stage_bytes, whether signals is given, chunk_bytes,
  * splits, whether host_blocks is given and its sizes, and whether blocks->received is. It compares whether dest and
  * source are reachable and by what, as far as that must be alike; in allreduce and broadcast whether dest is source; of
  * kinds that copy engines may carry whether the call is captured, and in calls that they carry the place of dest; and
@@ -452,6 +461,7 @@ static inline shmemx_coll_t shmemx_coll_of(int kind, shmem_team_t team, void *de
     c.splits = NULL;
     c.same_place = 0;
     c.background = 0;
+    c.stage_bytes = 0;
     return c;
 }
 

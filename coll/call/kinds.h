@@ -29,7 +29,8 @@ enum {
     MANY_FROM = 256,
     ROOTED = 512,
     TO_ROOT = 1024, /* dest, or source, is the root's alone */
-    FROM_ROOT = 2048
+    FROM_ROOT = 2048,
+    HAS_STAGE = 4096 /* engines may bring it to a stage */
 };
 struct call_kind {
     const char *name;  /* "SHMEMX_ALLREDUCE" */

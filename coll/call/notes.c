@@ -22,7 +22,7 @@ struct note {
     uint64_t number; /* of the call, from 1 on; stored last */
     uint64_t sum;    /* of all below */
     struct slot_word call; /* the factor is 0 where the host does not know it */
-    uint64_t chunk_bytes;
+    uint64_t chunk_bytes, stage_bytes;
     int32_t dest, source; /* enum reach, when peers touch them */
     int32_t to, from, engines;
     int32_t flags;         /* NOTE_ */
@@ -101,7 +101,7 @@ static void note_place(struct note *note, const struct stream_call *c)
     struct select_choice choice = {0};
     if (c->slot != NULL)
         choice = iso_stream_choose(c->slot->table, &c->facts);
-    if (choice.algorithm == NULL || !choice.algorithm->engines)
+    if (choice.algorithm == NULL || !choice.algorithm->engines || choice.algorithm->stages)
         return;
     note->range = c->dest_range != NULL ? c->dest_range->number : 0;
     note->place = c->dest_range != NULL ? (uint64_t)(c->args.dest - c->dest_range->address) : c->args.dest_place;
@@ -125,6 +125,7 @@ static struct note note_of(const struct stream_call *c, uint64_t number)
     note.call = word_of(coll, 0, coll->scale_from == NULL ? &coll->scale : NULL);
     note.engines = coll->engines;
     note.chunk_bytes = coll->chunk_bytes;
+    note.stage_bytes = coll->stage_bytes;
     if (coll->kind == SHMEMX_PERMUTE) {
         note.to = coll->to;
         note.from = coll->from;
@@ -135,7 +136,7 @@ static struct note note_of(const struct stream_call *c, uint64_t number)
     if ((coll->kind == SHMEMX_ALLREDUCE || coll->kind == SHMEMX_BROADCAST) && coll->nelems != 0 &&
         coll->dest == coll->source)
         note.flags |= NOTE_IN_PLACE;
-    bool by_engines = call_is(&c->call, HAS_ENGINES) != 0; /* asked for or not */
+    bool by_engines = call_is(&c->call, HAS_ENGINES) || (call_is(&c->call, HAS_STAGE) && coll->stage_bytes != 0);
     if (by_engines && iso_gpu_stream_is_capturing(c->device->gpu, c->stream))
         note.flags |= NOTE_CAPTURED;
     if (coll->kind == SHMEMX_ALLTOALLV && coll->blocks != NULL && coll->blocks->received != NULL)
@@ -171,6 +172,8 @@ static const char *text_of(const struct note *note, char text[WORD_TEXT_BYTES])
         iso_word_add(text, "captured");
     if ((note->flags & NOTE_SIGNALS) != 0)
         iso_word_add(text, "chunk_bytes %llu", (unsigned long long)note->chunk_bytes);
+    if (note->stage_bytes != 0)
+        iso_word_add(text, "stage_bytes %llu", (unsigned long long)note->stage_bytes);
     if (note->place != 0 || note->range != 0)
         snprintf(place, sizeof place, " at %#llx of %s %llu", (unsigned long long)note->place,
                  note->range != 0 ? "the range of rendezvous" : "segment", (unsigned long long)note->range);
@@ -197,6 +200,8 @@ static const char *difference(const struct stream_notes *s, const struct note *m
         return what;
     if (mine->engines != theirs->engines || mine->chunk_bytes != theirs->chunk_bytes)
         return mine->engines != theirs->engines ? "engines" : "chunk_bytes";
+    if (mine->stage_bytes != theirs->stage_bytes)
+        return "stage_bytes";
     if (mine->sends != theirs->expects || mine->expects != theirs->sends)
         return "the sizes of host_blocks";
     bool permutes = word_field(&mine->call, WORD_KIND, WORD_KIND_BITS) == SHMEMX_PERMUTE;

@@ -24,7 +24,8 @@ enum {
     ISOD_NEEDS_ORDER = 1024,     /* host: NODE_ORDER, or the order of members does not matter to the bits */
     ISOD_NEEDS_SPARE = 2048,     /* host: the node has a core for each PE, or DIRECT is not given */
     ISOD_NEEDS_OVER = 4096,      /* host: DIRECT, and the node has more PEs than cores */
-    ISOD_NEEDS_BACKGROUND = 8192 /* streams: the caller says that a computation runs beside the call */
+    ISOD_NEEDS_BACKGROUND = 8192, /* streams: the caller says that a computation runs beside the call */
+    ISOD_NEEDS_STAGE = 16384      /* streams: STREAMS outside captures, and the slot may have a stage for engines */
 };
 
 #endif

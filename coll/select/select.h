@@ -37,6 +37,7 @@ struct select_facts {
     uint32_t inbox_bytes;
     size_t block;         /* bytes of one block, as kernels get them */
     unsigned near;        /* of DEST and SOURCE in `has` those that pointers reach wherever they reach device heaps */
+    size_t stage;         /* bytes that the slot's stage may have; 0: none */
     bool known;           /* hosts know where dest is on all members: by shmemx_rendezvous, or because the caller says
                              that it is at the same place everywhere */
     unsigned most_blocks; /* of a kernel in this slot, and threads of a block */
@@ -66,12 +67,14 @@ struct select_algorithm {
     coll_barrier_fn *barrier; /* of a barrier, instead of run_host */
     /* Streams: */
     bool engines;   /* copies by engines */
+    bool stages;    /* by the slot's stage for engines */
     unsigned bytes; /* that a thread has before another block is worth it; 0: always the row's grid */
     /* Enqueues it. 0, or nonzero after a sentence. */
     int (*run)(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape);
     gpu_kernel move;        /* of data */
     const gpu_kernel *sums; /* of reductions: SHMEMX_SUM by type, NULL where there is none */
     bool scales;            /* `sums` take a factor, too */
+    bool averages;          /* and SHMEMX_AVG of any number of members */
     gpu_kernel any;         /* of reductions: all types and operators; NULL: sums of the types in `sums` only */
 };
 

@@ -20,9 +20,9 @@
 /* ---- words and sentences ---- */
 
 static const char *const needs_names[] = {"direct", "dest", "source", "apart",      "nodes", "ll128", "streams",
-                                          "far",    "span", "node_order", "order", "spare", "over", "background"};
+                                          "far",    "span", "node_order", "order", "spare", "over", "background", "stage"};
 enum { NEEDS = sizeof needs_names / sizeof needs_names[0] };
-_Static_assert(ISOD_NEEDS_BACKGROUND == 1 << (NEEDS - 1), "each need has a name");
+_Static_assert(ISOD_NEEDS_STAGE == 1 << (NEEDS - 1), "each need has a name");
 
 const char *iso_select_needs_text(unsigned needs, char *text, size_t bytes)
 {

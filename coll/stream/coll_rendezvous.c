@@ -13,7 +13,7 @@ static const char call[] = "shmemx_rendezvous";
 
 static struct stream_range **list_of(struct device *d) { return (struct stream_range **)&d->ranges; }
 
-static void drop(struct stream_range *range)
+void iso_stream_range_drop(struct stream_range *range)
 {
     if (range != NULL)
         free(range->places);
@@ -44,35 +44,21 @@ struct rendezvous_member {
     uint64_t is_wrong; /* 1: and it has said why */
 };
 
-/* true after a sentence. */
-static bool is_wrong(const struct stream_range *range, const void *address, size_t bytes)
-{
-    if (range == NULL)
-        log_error("%s: no memory", call);
-    else if (bytes != 0 && iso_segment_of(address, bytes) == NULL)
-        log_error("%s: address %p (%zu bytes) is not memory that the other members can reach: it has to be in one "
-                  "object of shmemx_malloc, shmemx_team_malloc or shmemx_local_malloc, or in a registered buffer",
-                  call, address, bytes);
-    else
-        return false;
-    return true;
-}
-
 /* 0, or -errno on all members after a sentence. */
-static int exchange(struct team *team, struct stream_range *range, struct rendezvous_member mine)
+static int exchange(struct team *team, struct stream_range *range, struct rendezvous_member mine, const char *who)
 {
     struct rendezvous_member *all = (struct rendezvous_member *)calloc((size_t)team->n_pes, sizeof *all);
     if (all == NULL)
-        return iso_refuse_alone(call, "no memory for a team of %d", team->n_pes);
-    int rc = iso_agree_gather(team, &mine, sizeof mine, all, call), wrong = -1, other = -1;
+        return iso_refuse_alone(who, "no memory for a team of %d", team->n_pes);
+    int rc = iso_agree_gather(team, &mine, sizeof mine, all, who), wrong = -1, other = -1;
     for (int i = 0; i < team->n_pes && rc == 0; i++) {
         wrong = all[i].is_wrong != 0 && wrong < 0 ? i : wrong;
         other = all[i].bytes != mine.bytes && other < 0 ? i : other;
     }
     if (rc == 0 && wrong >= 0 && mine.is_wrong == 0)
-        iso_log_elsewhere("%s: pe %d failed and says why", call, team->world_of[wrong]);
+        iso_log_elsewhere("%s: pe %d failed and says why", who, team->world_of[wrong]);
     else if (rc == 0 && wrong < 0 && other >= 0)
-        log_error("%s: bytes is %zu here and %zu on pe %d; it must be equal on all members", call, (size_t)mine.bytes,
+        log_error("%s: bytes is %zu here and %zu on pe %d; it must be equal on all members", who, (size_t)mine.bytes,
                   (size_t)all[other].bytes, team->world_of[other]);
     for (int i = 0; i < team->n_pes && rc == 0 && wrong < 0 && other < 0; i++)
         range->places[i] = all[i].place;
@@ -115,7 +101,7 @@ static void keep(struct device *d, struct stream_range *range)
         struct stream_range *old = *at;
         if (old->team == range->team && overlaps(old, range)) {
             *at = old->next;
-            drop(old);
+            iso_stream_range_drop(old);
         } else {
             at = &old->next;
         }
@@ -127,7 +113,7 @@ static void keep(struct device *d, struct stream_range *range)
     }
     pthread_mutex_unlock(&d->lock);
     if (is_known)
-        drop(range);
+        iso_stream_range_drop(range);
 }
 
 const struct stream_range *iso_stream_range_find(struct device *d, const struct team *team, const void *addr,
@@ -151,7 +137,7 @@ void iso_stream_ranges_forget(struct device *d, const struct team *team)
         struct stream_range *old = *at;
         if (team == NULL || old->team == team) {
             *at = old->next;
-            drop(old);
+            iso_stream_range_drop(old);
         } else {
             at = &old->next;
         }
@@ -168,6 +154,23 @@ static char *near(const struct team *team, uint64_t place, int member)
     return base != NULL ? base + (place & (((uint64_t)1 << ISOD_PLACE_BITS) - 1)) : NULL;
 }
 
+struct stream_range *iso_stream_range_make(struct team *members, void *address, size_t bytes, const char *who)
+{
+    struct stream_range *range = create(members, (char *)address, bytes);
+    struct rendezvous_member mine = {0, bytes, range == NULL || (address == NULL && bytes != 0)};
+    if (range == NULL)
+        log_error("%s: no memory", who);
+    if (mine.is_wrong == 0 && bytes != 0)
+        mine.place = iso_segment_place(address);
+    if (exchange(members, range, mine, who) != 0) {
+        iso_stream_range_drop(range);
+        return NULL;
+    }
+    for (int i = 0; i < members->n_pes && bytes != 0; i++)
+        range->near[i] = near(members, range->places[i], i);
+    return range;
+}
+
 SHMEM_API(shmemx_rendezvous, pshmemx_rendezvous);
 int pshmemx_rendezvous(shmem_team_t team_handle, void *address, size_t bytes)
 {
@@ -177,21 +180,19 @@ int pshmemx_rendezvous(shmem_team_t team_handle, void *address, size_t bytes)
         log_error("%s: team is not a team of this PE (destroyed, or SHMEM_TEAM_INVALID?)", call);
     if (team == NULL)
         return 1;
-    struct stream_range *range = create(team, (char *)address, bytes);
-    struct rendezvous_member mine = {0, bytes, is_wrong(range, address, bytes)};
-    if (mine.is_wrong == 0 && bytes != 0)
-        mine.place = iso_segment_place(address);
-    if (exchange(team, range, mine) != 0) {
-        drop(range);
+    bool found = bytes == 0 || iso_segment_of(address, bytes) != NULL;
+    if (!found)
+        log_error("%s: address %p (%zu bytes) is not memory that the other members can reach: it has to be in one "
+                  "object of shmemx_malloc, shmemx_team_malloc or shmemx_local_malloc, or in a registered buffer",
+                  call, address, bytes);
+    struct stream_range *range = iso_stream_range_make(team, found ? address : NULL, bytes, call);
+    if (range == NULL)
         return 1;
-    }
     if (bytes == 0) {
-        drop(range);
+        iso_stream_range_drop(range);
         iso_stream_ranges_forget(d, team);
         return 0;
     }
-    for (int i = 0; i < team->n_pes; i++)
-        range->near[i] = near(team, range->places[i], i);
     keep(d, range);
     return 0;
 }

@@ -279,6 +279,11 @@ static void describe(struct stream_call *c, struct stream_slot *slot)
         f->has |= ISOD_NEEDS_NODES;
     if (is(c, HAS_ENGINES) && has_streams(c)) /* of other kinds no fact */
         f->has |= ISOD_NEEDS_STREAMS;
+    f->stage = is(c, HAS_STAGE) && f->direct ? iso_stage_most(c) : 0;
+    if (f->stage > 0 && (!has_streams(c) || iso_gpu_stream_is_capturing(c->device->gpu, c->stream)))
+        f->stage = 0;
+    f->has &= ~(unsigned)ISOD_NEEDS_STAGE;
+    f->has |= f->stage > 0 ? (unsigned)ISOD_NEEDS_STAGE : 0;
 }
 
 /* All that is left to do before the choice. */
@@ -325,6 +330,15 @@ static int enqueue(const struct stream_call *c)
 {
     struct select_table *table = c->slot->table;
     struct select_choice choice = iso_stream_choose(table, &c->facts);
+    if (choice.algorithm != NULL && choice.algorithm->stages) {
+        int rc = iso_stage_need(c, iso_engine_row(c));
+        struct stream_call less = *c;
+        describe(&less, c->slot);
+        if (rc == -ENOMEM)
+            return enqueue(&less);
+        if (rc != 0)
+            return 1;
+    }
     if (choice.algorithm == NULL) {
         (void)iso_check_wrong(&c->call, "copy engines cannot do this: %s",
                     c->device->engines_why[0] != '\0'        ? c->device->engines_why

@@ -99,6 +99,13 @@ struct stream_engines {
     int n;
 };
 
+/* Memory of this PE in which engines of the members put what is brought to its end here: a row for each member. It
+ * grows, on all members alike. */
+struct stream_stage {
+    struct stream_range *range; /* where it is on all members; NULL: none */
+    bool refused;               /* some member had no room: it grows no more */
+};
+
 enum { STREAM_LIST_WORDS = 1024 };
 
 struct stream_slot {
@@ -110,6 +117,7 @@ struct stream_slot {
     void *nodes;   /* device: the table of hier_nodes.c; NULL: none is needed */
     void *list;    /* device: STREAM_LIST_WORDS or 4 n + 1 words for what the host knows of a call's blocks or splits */
     struct stream_engines engines;
+    struct stream_stage stage;
     struct engine_words *words; /* NULL: a member's streams cannot wait for words, or pointers do not reach all */
     bool watched;               /* its streams have waited without a kernel */
     /* Atomic, relaxed: the stream of the last call; [1]: of the last one that was captured. ISO_STREAM_NONE: no call yet,
@@ -212,7 +220,29 @@ const struct stream_range *iso_stream_range_find(struct device *d, const struct 
                                                  size_t bytes);
 void iso_stream_ranges_forget(struct device *d, const struct team *team); /* NULL: of all teams */
 
+/* One that the caller alone keeps: collective over `members`. address NULL: this member has none. NULL on all members:
+ * some member has none, after its sentence, or an exchange failed. */
+struct stream_range *iso_stream_range_make(struct team *members, void *address, size_t bytes, const char *call);
+void iso_stream_range_drop(struct stream_range *range); /* NULL-tolerant */
+
+/* ---- engine_stage.c ---- */
+
+/* The bytes that the slot's stage may have for this call; 0: none. */
+size_t iso_stage_most(const struct stream_call *c);
+/* The bytes of a row, which takes a piece of `each` bytes that a member sends. */
+size_t iso_stage_row(size_t most, size_t each, int n_pes);
+/* The slot's stage has n_pes rows of so many bytes, or gets them, with all members. 0; -ENOMEM on all members: no room, so
+ * iso_stage_most is less now; or another error after a sentence. */
+int iso_stage_need(const struct stream_call *c, size_t row);
+void iso_stage_drop(struct stream_stage *stage);
+
 /* ---- coll_engine.c ---- */
+
+/* What a member sends to each other one: the size of a row of the stage. */
+size_t iso_engine_row(const struct stream_call *c);
+int iso_engine_fcollect_staged(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape);
+int iso_engine_reducescatter(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape);
+int iso_engine_allreduce(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape);
 
 int iso_engine_exchange(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape);
 int iso_engine_broadcast(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape);

@@ -28,7 +28,8 @@ struct isod_stream_coll {
     int32_t op, dtype;    /* reductions: enum isod_reduce_op, enum isod_elem */
     uint32_t by_pointer;  /* reduce_pipelined: 1: all members by loads and stores; 0: staged. Alike on all members */
     uint64_t share, span; /* see "sizes" below; iso_stream_launch fills them in */
-    const char *brought;  /* reduce_twoshot_read: not NULL: copied to source, which is dest, before others read that */
+    const char *brought;  /* reduce_twoshot_read: not NULL: copied to source, which is dest, before others read that;
+                             reduce_arrived: the stage */
     /* alltoallv, [n] each */
     const uint64_t *v_bytes, *v_source, *v_dest;
     uint64_t *v_received;
@@ -127,7 +128,9 @@ enum isod_scaling { ISOD_SCALING_NONE, ISOD_SCALING_TIMES, ISOD_SCALING_BY_MEMBE
     /* In the stages of a part's owner, who sends its result to the root: reduce. */                       \
     X(reduce_rooted, ISOD_NEEDS_NOTHING, ANY)                                                              \
     /* Splits, packed into the stages of their owner: reducescatter. */                                    \
-    X(reduce_splits, ISOD_NEEDS_NOTHING, ANY)
+    X(reduce_splits, ISOD_NEEDS_NOTHING, ANY)                                                              \
+    /* What copy engines have brought, see below: allreduce, reducescatter. */                             \
+    X(reduce_arrived, ISOD_NEEDS_DIRECT, SUM)
 
 /* Sums by kernels of their own: X(representation, ...). Signed integers wrap as unsigned ones do, and complex numbers
  * are pairs, so the host gives those to these: X(representation, shmemx type, ...). */
@@ -157,6 +160,9 @@ enum isod_scaling { ISOD_SCALING_NONE, ISOD_SCALING_TIMES, ISOD_SCALING_BY_MEMBE
  * block: that next epoch; it waits for the flags of all members that send to this one (to == -1: of all others, else of
  * member `from`; from == my_pe: of none). Flags only grow, so a member that nothing was sent to in a call misses
  * nothing. */
+
+/* reduce_arrived: row m of the stage, at brought + m * dest_stride, is what member m has sent; the own one is `source`.
+ * Waits for no member. */
 
 /* ---- LL128: do stores of 128 bytes arrive whole? ----
  * ll128_probe, by some blocks of whole eights of threads, all members at once: in each of `bytes` rounds each

@@ -98,7 +98,7 @@ static int run_move(const struct stream_call *c, const struct select_algorithm *
 
 gpu_kernel iso_stream_sum_of(const struct select_algorithm *a, const struct select_facts *f)
 {
-    bool sums = f->op == SHMEMX_SUM || (f->scaled && a->scales);
+    bool sums = f->op == SHMEMX_SUM || (f->scaled && a->scales) || (f->op == SHMEMX_AVG && a->averages);
     return sums && a->sums != NULL ? a->sums[f->type] : NULL;
 }
 
@@ -161,6 +161,10 @@ static int run_reduce_spans(const struct stream_call *c, const struct select_alg
 #define ENGINES(function) \
     .needs = ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST | ISOD_NEEDS_STREAMS, .engines = true, .run = function
 
+#define STAGED(kernel, how) \
+    .needs = ISOD_NEEDS_DIRECT | ISOD_NEEDS_STAGE, .stages = true, .bytes = 64, .run = how, .sums = kernel##_sums, \
+    .scales = true, .averages = true
+
 /* clang-format off */
 static const struct select_algorithm algorithms[] = {
 /*   kind                  name             kernel, bytes a thread, how much it carries */
@@ -182,6 +186,8 @@ static const struct select_algorithm algorithms[] = {
      .why = "stores only, piece by piece, staged in dest"},
     {SHMEMX_ALLREDUCE,     "hier",          HIER_TO_ALL(reduce_hier, 64),
      .why = "parts of nodes, then between nodes, at once"},
+    {SHMEMX_ALLREDUCE,     "engines",       STAGED(reduce_arrived, iso_engine_allreduce),
+     .why = "copy engines bring parts and results, a part each to sum"},
     {SHMEMX_ALLREDUCE,     "pipelined",     PIPELINED(reduce_pipelined, 64),
      .why = "any memory, any operator, any path"},
 
@@ -195,6 +201,8 @@ static const struct select_algorithm algorithms[] = {
      .why = "stores only, piece by piece, any memory"},
     {SHMEMX_REDUCESCATTER, "hier",          ANY(reduce_hier, 64),
      .why = "parts of nodes, then between nodes, at once"},
+    {SHMEMX_REDUCESCATTER, "engines",       STAGED(reduce_arrived, iso_engine_reducescatter),
+     .why = "copy engines bring what one pass sums"},
     {SHMEMX_REDUCESCATTER, "pipelined",     PIPELINED(reduce_pipelined, 64),
      .why = "any memory, any operator, any path"},
 
@@ -208,6 +216,9 @@ static const struct select_algorithm algorithms[] = {
      .why = "copy engines, no compute units"},
     {SHMEMX_FCOLLECT,      "hier",          MOVE(gather_hier, 64, NULL),
      .why = "a piece crosses once and is handed on"},
+    {SHMEMX_FCOLLECT,      "engines_staged",
+     .needs = ISOD_NEEDS_DIRECT | ISOD_NEEDS_STAGE, .engines = true, .stages = true, .run = iso_engine_fcollect_staged,
+     .why = "copy engines to a stage, and from it to any memory"},
     {SHMEMX_FCOLLECT,      "staged",        MOVE(exchange_staged, 64, NULL),
      .why = "any memory, any path"},
 

@@ -81,7 +81,7 @@ static bool can(const struct select_entry *e, const struct select_facts *f)
         return false;
 
     /* Engines copy where the hosts know that dest is. */
-    if (a->engines && !f->known)
+    if (a->engines && !a->stages && !f->known)
         return false;
 
     /* There has to be a kernel for the type and the operator. */

@@ -30,6 +30,7 @@ static void destroy(struct device *d, struct stream_slot *slot)
         return;
     while (slot->engines.n > 0)
         iso_gpu_stream_destroy(d->gpu, slot->engines.streams[--slot->engines.n]);
+    iso_stage_drop(&slot->stage);
     iso_words_close(slot->words);
     iso_notes_close(slot->notes);
     iso_gpu_free(d->gpu, slot->nodes);

@@ -54,7 +54,7 @@ class Coll(ctypes.Structure):
                 ("blocks", c_void_p), ("slot", c_int), ("engines", c_int), ("signals", c_void_p),
                 ("signal_value", c_void_p), ("chunk_bytes", c_size_t), ("scale", c_double), ("scale_from", c_void_p),
                 ("host_blocks", c_void_p), ("splits", c_void_p), ("same_place", c_int),
-                ("background", c_int)]
+                ("background", c_int), ("stage_bytes", c_size_t)]
 
 
 # The first fields of Coll, up to `root`, in one step: ctypes takes as long for each of them.
@@ -100,6 +100,7 @@ CALLS = {
     "shmemx_team_set_timeout": (c_int, [c_void_p, c_double]),
     "shmemx_device_error": (c_int, [POINTER(DeviceError)]),
     "shmemx_address_info": (c_int, [c_void_p, POINTER(AddressInfo)]),
+    "shmemx_coll_explain": (c_size_t, [c_void_p, c_char_p, c_size_t]),
     "shmemx_coll_on_stream": (c_int, [c_void_p, c_void_p]),
     "shmemx_slots": (c_int, []),
     "shmemx_slot_prepare": (c_int, [c_void_p, c_int, c_int]),

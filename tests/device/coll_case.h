@@ -426,6 +426,7 @@ static inline shmemx_coll_t coll_request(struct coll_state *s, const struct coll
     q.slot = c->slot;
     q.engines = c->engines != ENGINES_NO;
     q.same_place = coll_forces_engines();
+    q.stage_bytes = (size_t)device_number("SHMEM_TEST_STAGE", 0);
     if (c->kind == SHMEMX_ALLTOALLV)
         q.blocks = &s->blocks;
     if (c->engines == ENGINES_SIGNAL) {

@@ -220,6 +220,7 @@ DIFFER(differ_kind, SHMEMX_FCOLLECT, q.kind = SHMEMX_ALLTOALL)
 DIFFER(differ_engines, SHMEMX_FCOLLECT, q.engines = 1)
 DIFFER(differ_same_place, SHMEMX_FCOLLECT, q.same_place = 1)
 DIFFER(differ_background, SHMEMX_ALLREDUCE, q.background = 1)
+DIFFER(differ_stage, SHMEMX_ALLREDUCE, q.stage_bytes = 1 << 20)
 /* Kernels find dest anywhere; copy engines need it at one place. */
 static int differ_dest(void)
 {
@@ -358,6 +359,7 @@ static int differ_late(void) /* one member is far ahead, and finds it when it co
     X(differ_engines, WITH_DEVICE, true)    \
     X(differ_same_place, WITH_DEVICE, true) \
     X(differ_background, WITH_DEVICE, true) \
+    X(differ_stage, WITH_DEVICE, true)      \
     X(differ_dest, WITH_DEVICE, true)       \
     X(differ_symmetric, WITH_DEVICE, true)  \
     X(differ_partner, WITH_DEVICE, true)    \

@@ -90,6 +90,7 @@ wrong SHMEM_DEBUG=1 differ_kind $coll mismatch 'pe 0 calls' 'pe 1 calls' kind SH
 wrong SHMEM_DEBUG=1 differ_engines $coll mismatch 'pe 0 calls' 'pe 1 calls' engines 'engines, dest'
 wrong SHMEM_DEBUG=1 differ_same_place $coll 'mismatch of same_place in' 'pe 0 calls' 'pe 1 calls' ', same_place\)'
 wrong SHMEM_DEBUG=1 differ_background $coll 'mismatch of background in' 'pe 0 calls' 'pe 1 calls' ', background[,)]'
+wrong SHMEM_DEBUG=1 differ_stage $coll 'mismatch of stage_bytes in' 'pe 0 calls' 'pe 1 calls' 'stage_bytes 1048576'
 wrong SHMEM_DEBUG=1 differ_dest $coll mismatch 'pe 0 calls' 'pe 1 calls' 'the place of dest' shmemx_rendezvous 'of segment 0'
 wrong SHMEM_DEBUG=1 differ_symmetric $coll mismatch 'pe 0 calls' 'pe 1 calls' 'the reach of dest' 'dest not reachable'
 wrong SHMEM_DEBUG=1 differ_partner $coll mismatch 'pe 0 calls' 'pe 1 calls' 'to and from' 'to 0, from 0|to 1, from 1'

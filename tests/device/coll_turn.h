@@ -310,6 +310,7 @@ static inline void turn_set(struct turn *t, struct turn_place *p, const struct c
     turn_set_extras(t, p);
     t->q = shmemx_coll_of(kind, team->team, t->a.dest, t->a.source, words, SHMEMX_UINT64);
     t->q.same_place = coll_forces_engines();
+    t->q.stage_bytes = (size_t)device_number("SHMEM_TEST_STAGE", 0) * (1 + turn % 3); /* it grows */
     t->q.root = t->a.root;
     t->q.from = t->a.from;
     t->q.to = (team->me + by) % team->n;

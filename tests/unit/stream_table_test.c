@@ -101,7 +101,7 @@ static bool is_right(const struct select_facts *c, const struct select_choice *c
     if (a->kind != c->kind || (a->needs & ~c->has) != 0 || (c->engines && !a->engines))
         return false;
     if (a->sums != NULL && a->any == NULL &&
-        ((c->op != SHMEMX_SUM && !(c->scaled && a->scales)) || a->sums[c->type] == NULL))
+        ((c->op != SHMEMX_SUM && !(c->scaled && a->scales) && !(c->op == SHMEMX_AVG && a->averages)) || a->sums[c->type] == NULL))
         return false;
     if (choice->shape.grid < 1 || choice->shape.grid > most || choice->shape.threads < 1 ||
         choice->shape.threads > c->most_threads)
@@ -177,7 +177,7 @@ static void test_every_algorithm_forced(void)
         struct select_table *table = open_table("cpu", forced, "");
         struct select_facts f;
         CHECK_NAMED(table != NULL, forced);
-        unsigned has = EVERYTHING | (a->needs & ISOD_NEEDS_NODES); /* nodes are not everybody's */
+        unsigned has = EVERYTHING | (a->needs & (ISOD_NEEDS_NODES | ISOD_NEEDS_STAGE)); /* not everybody's */
         struct select_choice choice = iso_stream_choose(table, fake(&f, a->kind, 64, 4, has));
         CHECK_NAMED(choice.algorithm == a && !choice.not_forced && strstr(choice.from, "SHMEM_COLL"), forced);
         for (int bit = 4; bit < 32; bit += 7)
@@ -267,7 +267,7 @@ static void test_wrong_variables(void)
         {"stream.allgather=push", "\"allgather\"", "allreduce, reducescatter, fcollect"},
         {"stream.=push", "\"\" is not a collective", "sync"},
         {"stream.allreduce", "\"\" is not an algorithm of allreduce", "twoshot_ll, ll128, twoshot_ll128, read"},
-        {"stream.allreduce=ring", "\"ring\"", "twoshot_copy, twoshot_dest, hier, pipelined"},
+        {"stream.allreduce=ring", "\"ring\"", "twoshot_copy, twoshot_dest, hier, engines, pipelined"},
         {"stream.allreduce=ll,stream.barrier=x", "\"stream.barrier=x\"", "there are flags"},
         {"stream.allreduce=ll:", "\"\" is not a number of blocks", "1..1024"},
         {"stream.allreduce=ll:0", "\"0\" is not a number of blocks", "1..1024"},
@@ -394,6 +394,38 @@ static void test_background(void)
     t = open_table("NVIDIA H100 80GB HBM3", "stream.fcollect=push:3x64", "");
     (void)fake(&f, SHMEMX_FCOLLECT, 8 * mib, 2, EVERYTHING);
     check_beside(t, &f, "push", 3);
+    iso_select_close(t);
+}
+
+/* With a stage, engines carry large calls from and to memory that peers do not reach. */
+static void check_staged(const struct select_table *t, struct select_facts *f, unsigned has, const char *name)
+{
+    f->has = f->near = has;
+    CHECK_NAMED(strcmp(algorithm_of(t, f), name) == 0, algorithm_of(t, f));
+}
+static void test_staged(void)
+{
+    const size_t mib = 1024 * 1024;
+    const unsigned own = ISOD_NEEDS_DIRECT | ISOD_NEEDS_APART | ISOD_NEEDS_WHOLE_LINES, stage = own | ISOD_NEEDS_STAGE;
+    struct select_facts f;
+    struct select_table *t = open_table("NVIDIA H100 80GB HBM3", "", "");
+    (void)fake(&f, SHMEMX_FCOLLECT, 16 * mib + 1, 2, 0);
+    check_staged(t, &f, own, "ll128");
+    check_staged(t, &f, stage, "engines_staged");
+    check_staged(t, &f, stage | ISOD_NEEDS_DEST, "push");
+    (void)fake(&f, SHMEMX_FCOLLECT, 16 * mib, 2, 0);
+    check_staged(t, &f, stage, "ll128");
+    (void)fake(&f, SHMEMX_REDUCESCATTER, 16 * mib + 4, 2, 0);
+    check_staged(t, &f, own, "ll128");
+    check_staged(t, &f, stage, "engines");
+    check_staged(t, &f, stage | ISOD_NEEDS_SOURCE, "read");
+    f.op = SHMEMX_MAX; /* which has no kernel of its own */
+    check_staged(t, &f, stage, "pipelined");
+    (void)fake(&f, SHMEMX_ALLREDUCE, 64 * mib + 4, 3, 0);
+    check_staged(t, &f, stage, "engines");
+    f.op = SHMEMX_AVG; /* of 3 members */
+    check_staged(t, &f, stage, "engines");
+    check_staged(t, &f, own, "pipelined");
     iso_select_close(t);
 }
 
@@ -660,6 +692,7 @@ int main(void)
     test_built_in_thresholds();
     test_background();
     test_background_and_tuned();
+    test_staged();
     test_wrong_files();
     test_files_too_large_or_missing();
     test_path();

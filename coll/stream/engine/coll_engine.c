@@ -18,6 +18,8 @@
  * copies a few bytes by kernels of its own (ROCm before 7.1), engine_end stores the flags: a kernel that waits for a free
  * processor less. Signals are copies there, too.
  *
+ * A call by a stage (engine_stage.c) is rounds whose dest is a row there; what is in the rows is then copied or summed.
+ *
  * Enqueued copies cannot be stopped: when the first synchronisation gives up, they run all the same, into dests whose
  * owners may not have come to the call. shmemx_coll.h says so. Called by coll_stream.c (run of the table's rows),
  * stream_slot.c (close). */
@@ -47,7 +49,8 @@ struct round {
     char *dest;
     const char *source;
     size_t bytes, source_stride;
-    size_t part, total; /* part != 0: peer m gets bytes [m * part, (m + 1) * part) of `total`, at that place of dest */
+    size_t part, total; /* part != 0: peer m gets `bytes` from m * part on, of `total`, */
+    size_t dest_part;   /* at m * dest_part of dest */
     char *own_dest;
     const char *own_source;
     size_t own_bytes;  /* 0: nothing to copy within this PE */
@@ -152,9 +155,9 @@ static void send_unit(struct round *r, int i, size_t u)
     if (m == r->full || part_at > r->total)
         bytes = 0;
     else if (r->part != 0)
-        bytes = ISO_MIN(r->part, r->total - part_at);
+        bytes = ISO_MIN(r->bytes, r->total - part_at);
     if (at < bytes)
-        copy(r, near(r, r->c.dest_range, r->segment, r->dest, m) + part_at + at,
+        copy(r, near(r, r->c.dest_range, r->segment, r->dest, m) + (size_t)m * r->dest_part + at,
              r->source + (size_t)m * (r->part + r->source_stride) + at, ISO_MIN(r->unit, bytes - at), stream);
     send_signal(r, m, u, stream);
     if (u + 1 < r->units)
@@ -303,7 +306,7 @@ static int broadcast_in_two(struct round *r)
     size_t n = (size_t)r->c.args.h.n_pes, total = r->bytes;
     size_t part = (total / n + SPLIT_ALIGN) / SPLIT_ALIGN * SPLIT_ALIGN, mine = (size_t)r->c.args.h.my_pe * part;
     struct round first = *r, second = *r;
-    first.part = first.bytes = part;
+    first.part = first.dest_part = first.bytes = part;
     first.total = total;
     if (is_root)
         own_all(&first);
@@ -347,4 +350,135 @@ int iso_engine_permute(const struct stream_call *c, const struct select_algorith
         r.peers = 1;
     }
     return can_run(&r) ? run(&r) : 1;
+}
+
+/* ---- by a stage: fcollect to any dest; what is summed ---- */
+
+static size_t members_of(const struct stream_call *c) { return (size_t)c->args.h.n_pes; }
+
+size_t iso_engine_row(const struct stream_call *c)
+{
+    size_t n = members_of(c), units = (c->args.bytes + 15) / 16;
+    return c->call.kind == SHMEMX_ALLREDUCE ? (units + n - 1) / n * 16 : c->args.bytes;
+}
+
+/* A call by rows: a piece of what each member sends to each other one, then the next. */
+struct rows {
+    struct round r;
+    char *stage;
+    size_t each, row; /* bytes for a member; of a row */
+    size_t at, bytes; /* the piece */
+};
+
+/* From every member to its row of every other one. */
+static bool begin_rows(struct rows *w, const struct stream_call *c, unsigned streams)
+{
+    const struct stream_range *stage = c->slot->stage.range;
+    w->r = round_of(c, (struct select_shape){streams, 1});
+    w->stage = stage->address;
+    w->each = iso_engine_row(c);
+    w->row = iso_stage_row(stage->bytes, w->each, c->args.h.n_pes);
+    w->at = w->bytes = 0;
+    w->r.c.dest_range = stage;
+    w->r.c.args.dest = w->stage;
+    w->r.c.args.bytes = w->row;
+    w->r.c.args.dest_stride = 0;
+    w->r.c.args.to = -1;
+    w->r.peers = c->args.h.n_pes - 1;
+    w->r.dest = w->stage + (size_t)c->args.h.my_pe * w->row;
+    return can_run(&w->r);
+}
+static bool next_piece(struct rows *w)
+{
+    w->at += w->bytes;
+    w->bytes = ISO_MIN(w->row, w->each - w->at);
+    return w->bytes > 0;
+}
+/* Of the piece. */
+static int send_rows(const struct rows *w, const char *source, size_t source_stride, size_t bytes)
+{
+    struct round r = w->r;
+    r.source = source;
+    r.source_stride = source_stride;
+    r.bytes = bytes;
+    return run(&r);
+}
+
+int iso_engine_fcollect_staged(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape)
+{
+    struct rows w;
+    size_t me = (size_t)c->args.h.my_pe, n = members_of(c);
+    (void)a;
+    if (!begin_rows(&w, c, shape.grid))
+        return 1;
+    while (next_piece(&w)) {
+        const char *mine = c->args.source + w.at;
+        if (send_rows(&w, mine, 0, w.bytes) != 0)
+            return 1;
+        for (size_t i = 0; i < n; i++) {
+            size_t m = (me + i) % n;
+            copy(&w.r, c->args.dest + m * w.each + w.at, m == me ? mine : w.stage + m * w.row, w.bytes, 0);
+        }
+        if (w.r.rc != 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* What has come and the own block, to dest. */
+static int sum_rows(const struct rows *w, const struct stream_call *c, gpu_kernel sum, struct select_shape shape)
+{
+    struct stream_call s = *c;
+    s.args.brought = w->stage;
+    s.args.dest_stride = w->row;
+    return s.args.bytes > 0 ? iso_stream_launch(&s, sum, shape, false) : 0;
+}
+
+int iso_engine_reducescatter(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape)
+{
+    struct rows w;
+    struct stream_call own = *c;
+    int rc = begin_rows(&w, c, 1) ? 0 : 1;
+    while (rc == 0 && next_piece(&w)) {
+        rc = send_rows(&w, c->args.source + w.at, c->args.source_stride, w.bytes);
+        own.args.source = c->args.source + (size_t)c->args.h.my_pe * c->args.source_stride + w.at;
+        own.args.dest = c->args.dest + w.at;
+        own.args.bytes = w.bytes;
+        rc = rc == 0 ? sum_rows(&w, &own, iso_stream_sum_of(a, &c->facts), shape) : rc;
+    }
+    return rc;
+}
+
+/* Of the piece, the bytes that are in member m's part. */
+static size_t bytes_in(const struct rows *w, const struct stream_call *c, size_t m)
+{
+    size_t begin = m * w->each + w->at;
+    return begin < c->args.bytes ? ISO_MIN(w->bytes, c->args.bytes - begin) : 0;
+}
+
+/* A part each: it is sent to its member, which sums and sends its result to all. dest may be source: an own part is sent
+ * to no one before it is a result. */
+int iso_engine_allreduce(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape)
+{
+    struct rows w;
+    struct stream_call own = *c;
+    size_t me = (size_t)c->args.h.my_pe, n = members_of(c);
+    int rc = begin_rows(&w, c, 1) ? 0 : 1;
+    while (rc == 0 && next_piece(&w)) {
+        w.r.part = w.each;
+        w.r.total = c->args.bytes - w.at;
+        rc = send_rows(&w, c->args.source + w.at, 0, w.bytes);
+        own.args.bytes = bytes_in(&w, c, me);
+        own.args.source = c->args.source + (own.args.bytes > 0 ? me * w.each + w.at : 0);
+        own.args.dest = c->args.dest + (own.args.source - c->args.source);
+        rc = rc == 0 ? sum_rows(&w, &own, iso_stream_sum_of(a, &c->facts), shape) : rc;
+        w.r.part = 0;
+        rc = rc == 0 ? send_rows(&w, own.args.dest, 0, own.args.bytes) : rc;
+        for (size_t i = 1; i < n && rc == 0; i++) {
+            size_t m = (me + i) % n;
+            copy(&w.r, c->args.dest + m * w.each + w.at, w.stage + m * w.row, bytes_in(&w, c, m), 0);
+            rc = w.r.rc;
+        }
+    }
+    return rc;
 }

@@ -388,6 +388,44 @@ PRIM_FN int isod_stream_twoshot_dest(const struct isod_stream_coll *a, enum isod
     return isod_coll_leave(&c);
 }
 
+/* ---- what engines have brought ---- */
+
+/* The end of a sum by isod_sum_vec, and of an average. */
+PRIM_FN struct prim_vec16 isod_arrived_vec(const struct isod_stream_coll *what, enum isod_elem elem,
+                                           const struct isod_acc *sum)
+{
+    struct isod_acc a = *sum;
+    if (what->scaling != ISOD_SCALING_BY_MEMBERS)
+        return isod_sum_vec(what, elem, sum);
+    isod_acc_scale(elem, &a, (double)what->h.n_pes, true);
+    return isod_acc_vec(elem, &a);
+}
+
+/* Stream order has made it visible. dest may be source: a unit is stored by the thread that has loaded it. */
+PRIM_FN int isod_stream_arrived(const struct isod_stream_coll *what, enum isod_elem elem)
+{
+    struct isod_move w;
+    if (!isod_stream_part(what, &w))
+        return 0;
+    const char *rows = what->brought + (w.source - what->source);
+    uint64_t size = prim_size(prim_group_block());
+    for (uint64_t u = prim_rank(prim_group_block()); u < isod_units(w.bytes); u += size) {
+        struct prim_vec16 mine = isod_unit_load(w.source + u * 16, w.bytes - u * 16);
+        struct isod_acc a;
+        isod_acc_of(elem, &a, mine);
+        for (int32_t first = 0; first < what->h.n_pes; first += ISOD_BATCH) {
+            struct prim_vec16 v[ISOD_BATCH] = {mine, mine, mine, mine};
+            PRIM_UNROLL
+            for (int32_t k = 0; k < ISOD_BATCH; k++)
+                if (first + k < what->h.n_pes && first + k != what->h.my_pe)
+                    v[k] = prim_load16(rows + (uint64_t)(uint32_t)(first + k) * w.dest_stride + u * 16);
+            isod_acc_batch(elem, &a, v, first, what->h.n_pes, ISOD_OP_sum_reduce);
+        }
+        isod_unit_store(w.dest + u * 16, isod_arrived_vec(what, elem, &a), w.bytes - u * 16);
+    }
+    return 0;
+}
+
 /* ---- kernels ---- */
 
 #define SUM_KERNELS(NAME, ...)                                                                                    \
@@ -398,5 +436,6 @@ PRIM_FN int isod_stream_twoshot_dest(const struct isod_stream_coll *a, enum isod
     ISOD_STREAM_KERNEL(reduce_read_sum_##NAME, isod_stream_read(&a, ISOD_ELEM_##NAME))                            \
     ISOD_STREAM_KERNEL(reduce_twoshot_read_sum_##NAME, isod_stream_twoshot_read(&a, ISOD_ELEM_##NAME))            \
     ISOD_STREAM_KERNEL(reduce_twoshot_dest_sum_##NAME, isod_stream_twoshot_dest(&a, ISOD_ELEM_##NAME))            \
-    ISOD_STREAM_KERNEL(reduce_push_sum_##NAME, isod_stream_push(&a, ISOD_ELEM_##NAME))
+    ISOD_STREAM_KERNEL(reduce_push_sum_##NAME, isod_stream_push(&a, ISOD_ELEM_##NAME))                            \
+    ISOD_STREAM_KERNEL(reduce_arrived_sum_##NAME, isod_stream_arrived(&a, ISOD_ELEM_##NAME))
 ISOD_STREAM_SUM_KERNELS_FOR(SUM_KERNELS, )
