@@ -85,10 +85,6 @@ class Reduction:
         if not self._is_possible():
             raise NotImplementedError(f"isomer: reductions by {self.name} do not take {dtype}")
 
-    def is_of_floats(self):
-        """A sum or a mean of which torch's own operations make one, rounded once."""
-        return self.name in ("SUM", "AVG", "PREMUL_SUM") and self.type in REAL and self.type not in FLOAT8
-
     def _is_possible(self):
         if self.name == "AVG":
             return self.type in REAL or self.divides

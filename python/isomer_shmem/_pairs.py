@@ -39,7 +39,7 @@ class Pairs:
         self.me, n = pes.index(world.pe), len(pes)
         self.channels, self.counts = {}, {}  # by (from, to, tag)
         self.lock = threading.Lock()
-        self.rings, self.stages = {}, {}  # of the file pool: by bytes; by kind of call
+        self.rings = {}  # of the file pool: by bytes
         self.at_one_place, self.has_room = set(), True  # the addresses of the rings' buffers; False: no more of these
         nbytes = 2 * n * TAGS * WORD
         self._own = world.check_address(world.lib.shmemx_team_malloc(team, nbytes, _lib.HOST_MEMORY))

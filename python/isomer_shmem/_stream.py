@@ -6,7 +6,6 @@ behind what is in the current stream; its Work makes the stream that is current 
 library has one sequence of calls for each slot, and the slot follows from the kind of the call, as on all ranks.
 """
 import contextlib
-import math
 import threading
 import time
 from ctypes import byref
@@ -17,18 +16,16 @@ import torch.distributed as dist
 from . import _lib
 from ._core import Core, bytes_of, new_like, plain, plain_dest
 from ._device import synchronize
-from ._lib import IsomerError
+from ._lib import Coll, IsomerError
 from ._work import IsomerWork, not_compiled, watch
-from .pool import RING_STEP, Ring, Stage, pool_of
+from .pool import RING_STEP, Ring, pool_of
 
 KINDS = (_lib.FCOLLECT, _lib.REDUCESCATTER, _lib.ALLREDUCE)  # with slots of their own; the others share one
 POLL_SECONDS = 0.0005
-# Larger tensors outside of the library's memory (of all members together) go by a buffer in it, in pieces: these in groups
-# that span nodes.
+# In groups that span nodes larger tensors outside of the library's memory (of all members together) go by a buffer in it,
+# in pieces.
 STAGED_BYTES, PIECE_BYTES = 2 << 20, 32 << 20
-# From which size on copy engines bring such tensors to buffers: they leave the multiprocessors to the program, but a
-# call of theirs takes 200 us longer (two H100, 32 MiB), an all-reduce twice that. They take larger pieces, too.
-ENGINE_BYTES, ENGINE_REDUCE_BYTES, ENGINE_PIECE_BYTES = 32 << 20, 64 << 20, 1 << 30
+STAGE_BYTES = 1 << 30  # memory that a slot may take for a stage of copy engines
 
 
 def part_of(tensor, first, end):
@@ -51,6 +48,9 @@ class StreamCore(Core):
         self.rest = lease.world.lib.shmemx_slots() - 1 - len(KINDS)
         self.slots = {} if one_slot else {kind: slot for slot, kind in enumerate(KINDS, self.rest + 1)}
         self._pairs, self._coll_on_stream = lease.pairs, lease.world.lib.shmemx_coll_on_stream
+        self._said = {}  # by the facts of a call
+        # A copy that waits would hold up other calls of a group with one slot.
+        self._args.stage_bytes = STAGE_BYTES if self._pairs.is_near and self.slots else 0
 
     def call(self, kind, dest=0, source=0, nelems=0, type=_lib.UINT8, op=0, root=0):
         """Enqueues one call in the current stream."""
@@ -94,36 +94,25 @@ class StreamCore(Core):
     def settle(self):
         self._streams.settle()
 
-    # ---- large tensors that peers do not reach ----
+    # ---- large tensors that peers do not reach, between nodes ----
 
-    def _pieces(self, tensor, rows, engine_bytes=math.inf):
-        """How a tensor of so many rows goes, by facts that are equal on all members: whether engines bring it to a
-        buffer, and the ranges of columns of each piece. No pieces: as it is, also in a capture, which has other memory.
-        """
-        nbytes, is_near = bytes_of(tensor), self._pairs.is_near
-        if (nbytes <= (engine_bytes if is_near else STAGED_BYTES) or self._streams.is_capturing() or
-                self.is_reachable(tensor) or (is_near and not self.has_engines())):
-            return False, ()
-        columns, most = tensor.numel() // rows, ENGINE_PIECE_BYTES if is_near else PIECE_BYTES
-        step = columns if nbytes <= most else max(1, most // (rows * tensor.element_size()))
-        return is_near, [(at, min(at + step, columns)) for at in range(0, columns, step)]
-
-    def _stage(self, kind, like, shape=None):
-        """Memory that all members reach, for elements as those of `like`. It is at one place on all of them as long as
-        has_engines() is true, and written over by the next call of this kind."""
-        shape, buffer = like.shape if shape is None else shape, None
-        if self._pairs.has_room:
-            stage = self._pairs.stages.setdefault(kind, Stage())
-            buffer = stage.take(self._group, self._streams, shape, like.dtype)
-        return buffer if buffer is not None else self._take(like, shape)
+    def _pieces(self, tensor, rows):
+        """The ranges of columns of a tensor of so many rows, each of which goes by a buffer. None: as it is, also in a
+        capture, which has other memory. By facts that are equal on all members."""
+        nbytes = bytes_of(tensor)
+        if (self._pairs.is_near or nbytes <= STAGED_BYTES or self._streams.is_capturing() or self.is_reachable(tensor)):
+            return ()
+        columns = tensor.numel() // rows
+        step = columns if nbytes <= PIECE_BYTES else max(1, PIECE_BYTES // (rows * tensor.element_size()))
+        return [(at, min(at + step, columns)) for at in range(0, columns, step)]
 
     def _broadcast(self, values, root):
-        _, pieces = self._pieces(values, 1)
+        pieces = self._pieces(values, 1)
         if not pieces:
             super()._broadcast(values, root)
         for first, end in pieces:
             part = part_of(values, first, end)
-            buffer = self._stage(_lib.BROADCAST, part)
+            buffer = self._take(part, part.shape)
             if self.me == root:
                 buffer.copy_(part)
             super()._broadcast(buffer, root)
@@ -131,51 +120,42 @@ class StreamCore(Core):
                 self.put_back(part, buffer)
 
     def _reduced(self, values, reduction):
-        by_engines, pieces = self._pieces(values, 1, ENGINE_REDUCE_BYTES if reduction.is_of_floats() else math.inf)
+        pieces = self._pieces(values, 1)
         if not pieces:
             super()._reduced(values, reduction)
         for first, end in pieces:
             part = part_of(values, first, end)
-            if by_engines:
-                part = self._reduced_by_engines(part, reduction)  # what is left
-            if part.numel():
-                buffer = self._stage(_lib.ALLREDUCE, part).copy_(part)
-                super()._reduced(buffer, reduction)
-                self.put_back(part, buffer)
+            buffer = self._take(part, part.shape).copy_(part)
+            super()._reduced(buffer, reduction)
+            self.put_back(part, buffer)
 
     def _gathered(self, result, values):
-        if result.data_ptr() in self._pairs.at_one_place:
-            self._by_engines(_lib.FCOLLECT, result, values)
-            return
-        by_engines, pieces = self._pieces(result, self.n, ENGINE_BYTES)
-        if not pieces:
-            super()._gathered(result, values)
+        self._args.same_place = result.data_ptr() in self._pairs.at_one_place
+        try:
+            pieces = self._pieces(result, self.n)
+            if not pieces:
+                super()._gathered(result, values)
+        finally:
+            self._args.same_place = 0
         for first, end in pieces:
-            part = part_of(values, first, end)
-            buffer = self._stage(_lib.FCOLLECT, result, (self.n, end - first))
-            if by_engines and self.has_engines():
-                self._by_engines(_lib.FCOLLECT, buffer, part)
-            else:
-                super()._gathered(buffer, part)
+            buffer = self._take(result, (self.n, end - first))
+            super()._gathered(buffer, part_of(values, first, end))
             self.put_back(columns_of(result.view(self.n, -1), first, end), buffer)
 
     def _scattered(self, result, values, reduction):
-        by_engines, pieces = self._pieces(values, self.n, ENGINE_BYTES if reduction.is_of_floats() else math.inf)
+        pieces = self._pieces(values, self.n)
         if not pieces:
             super()._scattered(result, values, reduction)
         for first, end in pieces:
             part, columns = part_of(result, first, end), columns_of(values.view(self.n, -1), first, end)
-            if by_engines:
-                self._scattered_by_engines(part, self.keep(columns.contiguous()), reduction)
-            else:
-                buffer = self._stage(_lib.REDUCESCATTER, values, (self.n, end - first)).copy_(columns)
-                super()._scattered(part, buffer, reduction)
+            buffer = self._take(values, (self.n, end - first)).copy_(columns)
+            super()._scattered(part, buffer, reduction)
 
     # ---- copy engines ----
 
     def has_engines(self):
-        """Whether copy engines carry large calls: pointers reach all members, and a copy that waits holds up nothing.
-        Not in a capture, in which a buffer could not be used again."""
+        """Whether copy engines may carry calls: pointers reach all members, and a copy that waits holds up nothing. Not
+        in a capture, in which a buffer could not be used again."""
         pairs = self._pairs
         return pairs.is_near and pairs.has_room and bool(self.slots) and not self._streams.is_capturing()
 
@@ -189,39 +169,20 @@ class StreamCore(Core):
             ring = self._pairs.rings[nbytes] = Ring(nbytes)
         return ring.take(self._group, self._streams, shape, dtype)
 
-    def _by_engines(self, kind, dest, source):
-        """dest has a block for each member."""
-        self._args.engines = 1
-        try:
-            self.call(kind, dest.data_ptr(), source.data_ptr(), bytes_of(dest) // self.n)
-        finally:
-            self._args.engines = 0
-
-    def _scattered_by_engines(self, result, values, reduction):
-        """Engines bring what is to be combined. So no kernel waits for another member, or takes multiprocessors for
-        longer than its own sum."""
-        rows = self._stage(_lib.ALLTOALL, values, (self.n, result.numel()))
-        if not self.has_engines():
-            super()._scattered(result, values, reduction)
-            return
-        self._by_engines(_lib.ALLTOALL, rows, values)
-        self.settle()
-        combine = torch.mean if reduction.name == "AVG" else torch.sum
-        with torch.inference_mode() if result.is_inference() else contextlib.nullcontext():
-            combine(rows, 0, out=result.view(-1))
-
-    def _reduced_by_engines(self, part, reduction):
-        """Each member combines a row, and engines bring it to all. The elements at the end that make no row are left."""
-        rows = part[:part.numel() // self.n * self.n].view(self.n, -1)
-        if rows.numel() == 0:
-            return part
-        gathered = self._stage(_lib.FCOLLECT, rows)
-        self._scattered_by_engines(gathered[self.me], rows, reduction)
-        if not self.has_engines():
-            return part
-        self._by_engines(_lib.FCOLLECT, gathered, gathered[self.me])
-        self.put_back(rows, gathered)
-        return part[rows.numel():]
+    def says_engines(self, kind, dest, source, nelems, type, op=0):
+        """Whether the library lets copy engines carry such a call of two addresses, by what it follows from alike on all
+        members. Not before the first call of the kind."""
+        at_one_place = dest in self._pairs.at_one_place
+        key = kind, nelems, type, op, at_one_place, self._args.background
+        if key not in self._said:
+            asked = Coll(kind=kind, team=self._team, dest=dest, source=source, nelems=nelems, type=type, op=op, scale=1.0,
+                         slot=self.slots.get(kind, self.rest), same_place=at_one_place,
+                         background=self._args.background, stage_bytes=self._args.stage_bytes)
+            said = _lib.text_of(lambda text, room: self.world.lib.shmemx_coll_explain(byref(asked), text, room))
+            if "made no call yet" in said:
+                return False
+            self._said[key] = ": engines" in said
+        return self._said[key]
 
 
 @not_compiled

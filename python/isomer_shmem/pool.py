@@ -19,7 +19,7 @@ from ._device import streams_of
 from ._lib import IsomerError
 from ._views import tensor_of
 
-SIZE_STEP, RING_STEP, STAGE_STEP = 4096, 2 << 20, 32 << 20
+SIZE_STEP, RING_STEP = 4096, 2 << 20
 _uses = torch._C._storage_Use_Count
 
 
@@ -149,32 +149,6 @@ def _symmetric(group, nbytes):
     lease.pairs.has_room = False
     warnings.warn(f"isomer: {reason}: large calls of this group go on by kernels alone")
     return None
-
-
-class Stage:
-    """A buffer that is at the same place on all members, for the calls of one kind, one after the other. It grows."""
-
-    def __init__(self):
-        self._lock, self._buffer = threading.Lock(), None
-
-    def take(self, group, streams, shape, dtype):
-        """The same memory each time. None on all members: there is no room."""
-        nbytes = -(-torch.Size(shape).numel() * dtype.itemsize // STAGE_STEP) * STAGE_STEP
-        with self._lock:
-            if self._buffer is None or self._buffer.nbytes < nbytes:
-                self._grow(group, streams, nbytes)
-            tensor = self._buffer.take_in_stream(streams, shape, dtype) if self._buffer is not None else None
-            streams.settle()
-        return tensor
-
-    def _grow(self, group, streams, nbytes):
-        world, old = group.lease.world, self._buffer
-        if old is not None:
-            streams.synchronize()
-            self._buffer = None
-            group.run_now("a buffer that was too small",
-                          lambda _: world.check(world.lib.shmemx_team_free(group.lease.team, old.address)))
-        self._buffer = _symmetric(group, nbytes)
 
 
 class Ring:

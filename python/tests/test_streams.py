@@ -118,11 +118,14 @@ def check_moves(rank, size, count, dtype, is_async):
     assert all(torch.equal(outputs[member], all_values[member] + rank) for member in range(size))
 
 
-def large(is_async):
+BY_ENGINES = "stream.fcollect=engines_staged,stream.allreduce=engines:2x64,stream.reducescatter=engines:2x64"
+
+
+def large(is_async, stage_bytes=40 << 10):
     """The way of large tensors, in several pieces, by small ones."""
     from isomer_shmem import _stream
-    _stream.STAGED_BYTES, _stream.PIECE_BYTES = 100, 5000
-    _stream.ENGINE_BYTES, _stream.ENGINE_REDUCE_BYTES, _stream.ENGINE_PIECE_BYTES = 150, 200, 5000
+    _stream.STAGED_BYTES, _stream.PIECE_BYTES, _stream.STAGE_BYTES = 100, 5000, stage_bytes
+    os.environ["SHMEM_COLL"] = BY_ENGINES
     reductions(is_async, LARGE)
     moves(is_async, LARGE)
     rank, size = start()
@@ -135,28 +138,27 @@ def large(is_async):
 
 
 def large_on_nodes():
-    """The same where devices do not reach each other by pointers: no engines, with a warning."""
+    """The same where devices do not reach each other by pointers: no engines."""
     os.environ["SHMEM_VIRTUAL_NODES"] = "0,1,0"
-    with pytest.warns(UserWarning, match="not all members reach each other's memory by pointers"):
-        large(True)
+    large(True)
 
 
 def large_by_buffers():
     """The way of groups that span nodes."""
     from isomer_shmem import _pairs, _stream
     _pairs.Pairs.is_near = property(lambda pairs: False, lambda pairs, value: None)
-    took, taken = _stream.StreamCore._stage, []
-    _stream.StreamCore._stage = lambda core, *arguments: taken.append(core) or took(core, *arguments)
+    took, taken = _stream.StreamCore._take, []
+    _stream.StreamCore._take = lambda core, *arguments: taken.append(core) or took(core, *arguments)
     large(False)
     assert taken
 
 
 def by_engines():
     """FSDP2's all-gathers in buffers at one place: contents, turns, a view that is kept, a later group, another one."""
-    from isomer_shmem import fsdp
+    from isomer_shmem import _lib, fsdp
     from isomer_shmem.pg import group_of
+    os.environ["SHMEM_COLL"] = "stream.fcollect=engines"
     rank, size = start()
-    fsdp.ENGINE_BYTES = 4000
     evens = dist.new_group(list(range(0, size, 2)))
     with host_streams.on():
         gather = fsdp.AllGather(dist.group.WORLD)
@@ -175,8 +177,9 @@ def by_engines():
             assert check_gather(gather, rank, size, 1000, step).data_ptr() != kept.data_ptr() - 20
         assert torch.equal(kept, gathered(size, 1000, 7)[5:9]) and gather.by_engines == 17
         assert [ring.buffers for ring in rings.values()] == [3]  # the one that is kept is passed over
-        small = gather.allocate((7,), dtype=torch.uint8, device="cpu")
-        assert small.data_ptr() not in group_of(None).lease.pairs.at_one_place and gather.by_engines == 17
+        core = group_of(None).queue().core
+        values = torch.zeros(100 * size)
+        assert not core.says_engines(_lib.FCOLLECT, values.data_ptr(), values.data_ptr() + 4000, 8, _lib.UINT8)
         again = fsdp.AllGather(dist.group.WORLD)
         assert check_gather(again, rank, size, 1000, 0).data_ptr() in group_of(None).lease.pairs.at_one_place
         if rank % 2 == 0 and size > 2:
@@ -510,12 +513,9 @@ class Stalled:
 def no_room():
     """There is no symmetric memory for buffers: calls go on without, with a warning."""
     from isomer_shmem import fsdp
-    os.environ["SHMEM_LOCAL_SIZE"] = "8M"
-    with pytest.warns(UserWarning, match="no symmetric memory for a buffer"):
-        large(False)
     os.environ["SHMEM_LOCAL_SIZE"] = "1M"
+    large(False, 1 << 30)
     rank, size = start()
-    fsdp.ENGINE_BYTES = 4000
     with host_streams.on():
         gather = fsdp.AllGather(dist.group.WORLD)
         with pytest.warns(UserWarning, match="no symmetric memory for a buffer"):
@@ -527,7 +527,6 @@ def no_room():
 def kept_alone():
     """One rank alone keeps a view of a buffer that all give to engines: it waits for the others, and says so."""
     from isomer_shmem import fsdp
-    fsdp.ENGINE_BYTES = 4000
     rank, size = start(True, timeout=timedelta(seconds=3))
     with host_streams.on():
         gather = fsdp.AllGather(dist.group.WORLD)

@@ -14,9 +14,11 @@ import math
 
 import torch
 import torch.distributed as dist
+from torch.distributed import ReduceOp
 from torch.distributed.fsdp import FSDPModule
 
-from . import _stream
+from . import _lib
+from ._core import reduction_of
 from ._device import streams_of
 from .memory import check_device
 from .pg import background, ended, group_of
@@ -29,9 +31,6 @@ except ImportError:
                       f"{torch.__version__}") from None
 
 
-ENGINE_BYTES = 8 << 20  # of an all-gather: smaller ones are over before engines have begun
-
-
 class _Adapter:
     """The part of torch's Comm that allocates, and counts."""
 
@@ -42,13 +41,15 @@ class _Adapter:
         self._options = options(), options()  # of calls, asynchronous ones last
         self._options[0].asyncOp = False
 
-    def _takes_engines(self, nbytes, device, least):
-        """Alike on all members."""
-        if nbytes <= least or self.group is None:
-            return False
+    def _core(self, device):
+        """What makes the group's calls on the GPU, where copy engines may carry them; else None. Alike on all members."""
+        if self.group is None:
+            return None
         streams = streams_of(self.group.lease.world)
-        return (streams is not None and streams.device.type == torch.device(device).type and
-                self.group.queue().core.has_engines())
+        if streams is None or streams.device.type != torch.device(device).type:
+            return None
+        core = self.group.queue().core
+        return core if core.has_engines() else None
 
     def allocate(self, size, *, dtype, device):
         world = group_of(None).lease.world
@@ -58,8 +59,8 @@ class _Adapter:
     def _beside(self, group):
         return background(group, True) if self.background else contextlib.nullcontext()
 
-    def _counted(self, nbytes, work, async_op):
-        self.calls, self.nbytes = self.calls + 1, self.nbytes + nbytes
+    def _counted(self, nbytes, by_engines, work, async_op):
+        self.calls, self.nbytes, self.by_engines = self.calls + 1, self.nbytes + nbytes, self.by_engines + by_engines
         return ended(work, async_op)
 
 
@@ -71,18 +72,17 @@ class AllGather(_Adapter, _AllGather):
         super().__init__(dist.distributed_c10d.AllgatherOptions, group, background)
 
     def allocate(self, size, *, dtype, device):
-        nbytes = math.prod(size) * dtype.itemsize
-        if self._takes_engines(nbytes, device, ENGINE_BYTES):
-            buffer = self.group.queue().core.ring_buffer(nbytes, size, dtype)
-            if buffer is not None:
-                self.by_engines += 1
-                return buffer
-        return super().allocate(size, dtype=dtype, device=device)
+        core, nbytes = self._core(device), math.prod(size) * dtype.itemsize
+        buffer = core.ring_buffer(nbytes, size, dtype) if core is not None and nbytes else None
+        return buffer if buffer is not None else super().allocate(size, dtype=dtype, device=device)
 
     def __call__(self, output_tensor, input_tensor, group, async_op=False):
+        core = self._core(output_tensor.device)
         with self._beside(group):
             work = group_of(group).all_gather_single(output_tensor, input_tensor, self._options[async_op])
-        return self._counted(output_tensor.nbytes, work, async_op)
+            by_engines = core is not None and core.says_engines(
+                _lib.FCOLLECT, output_tensor.data_ptr(), input_tensor.data_ptr(), input_tensor.nbytes, _lib.UINT8)
+        return self._counted(output_tensor.nbytes, by_engines, work, async_op)
 
 
 class ReduceScatter(_Adapter, _ReduceScatter):
@@ -92,17 +92,28 @@ class ReduceScatter(_Adapter, _ReduceScatter):
         super().__init__(dist.ReduceScatterOptions, group, background)
 
     def allocate(self, size, *, dtype, device):
-        if self._takes_engines(math.prod(size) * dtype.itemsize, device, _stream.ENGINE_BYTES):
-            return torch.empty(size, dtype=dtype, device=device)  # engines read any memory
+        core = self._core(device)
+        if core is not None and size:
+            anywhere = torch.empty(size, dtype=dtype, device=device)  # engines read any memory
+            with self._beside(self.group):
+                if self._says_engines(core, anywhere.view(-1), anywhere.numel() // core.n, ReduceOp.SUM):
+                    return anywhere
         return super().allocate(size, dtype=dtype, device=device)
+
+    @staticmethod
+    def _says_engines(core, source, nelems, op):
+        reduction = reduction_of(op, source.dtype)
+        own = source.data_ptr() + core.me * nelems * source.element_size()  # the result may be there
+        return core.says_engines(_lib.REDUCESCATTER, own, source.data_ptr(), nelems, reduction.type, reduction.op)
 
     def __call__(self, output_tensor, input_tensor, group, op, async_op=False):
         options, nbytes = self._options[async_op], input_tensor.nbytes
         options.reduceOp = op
-        self.by_engines += self._takes_engines(nbytes, input_tensor.device, _stream.ENGINE_BYTES)
+        core = self._core(input_tensor.device)
         with self._beside(group):
             work = group_of(group).reduce_scatter_single(output_tensor, input_tensor, options)
-        return self._counted(nbytes, work, async_op)
+            by_engines = core is not None and self._says_engines(core, input_tensor, output_tensor.numel(), op)
+        return self._counted(nbytes, by_engines, work, async_op)
 
 
 def _param_groups(module):
