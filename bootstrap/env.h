@@ -36,6 +36,8 @@
     X(nic_timeout, NIC_TIMEOUT, seconds, "0", "",                                                                     \
       "RDMA requests are repeated after this time, a few times (software: for 40 times as long); 0: 0.25")            \
     X(timeout, TIMEOUT, seconds, "600", "", "report a wait that lasts longer; 0: never")                              \
+    X(timeout_note, TIMEOUT_NOTE, seconds, "30", "",                                                                  \
+      "describe once, well before that report, who waits for whom after this time; 0: never")                         \
     X(timeout_abort, TIMEOUT_ABORT, flag, "0", "", "end the job after such a report")                                 \
     X(boot, BOOT, text, "", "pmix|uid|single",                                                                        \
       "force a bootstrap: pmix, uid or single; empty: the first that applies")                                        \

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* isomer-info: describes the library, the start of the job and the problems of this machine.
  * A program over the public headers. Started by a launcher it is part of a job like any other program, and PE 0 prints.
- * --doctor looks at the machine and starts nothing; --tune measures the job's devices. */
+ * --doctor looks at the machine and starts nothing; --job looks at a job that runs; --tune measures the job's devices. */
 #include <shmem.h>
 #include <shmemx.h>
+
+#include "info_ras.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define PROBLEM "problem: " /* the start of a doctor's line that names a problem */
 /* The starts of the last two parts of the library's text. Every variable has two lines there. */
@@ -20,12 +23,18 @@
 static const char help[] =
     "usage: [launcher] isomer-info [NAME | --variables [all] | --table | --device | --doctor | --version |\n"
     "                               --tune [--tune-most BYTES]]\n"
+    "       isomer-info --jobs [--json]\n"
+    "       isomer-info --job JOB [--json | --watch | --ras PORT]\n"
     "  (no option) version, launcher, nodes, PEs, segments, paths, the variables that are set\n"
     "  NAME        one environment variable, as SHMEM_TIMEOUT: its value, kind, default and purpose\n"
     "  --variables every variable that users set; --variables all: those for tests of the library, too\n"
     "  --table     the algorithms that the collectives choose, on the host and on streams\n"
     "  --device    as without an option, with the devices started: how memory is shared, and reached by the network\n"
     "  --doctor    the problems of this machine and their remedies; status 1 if there is a problem\n"
+    "  --jobs      the jobs of this user on this host\n"
+    "  --job JOB   which PE of a running job waits for which and why, and which PE is the cause; JOB: its 8 digits, the\n"
+    "              process number of a PE or of its launcher; --json: as JSON; --watch: again each second until it ends;\n"
+    "              --ras: answers monitors of NCCL's RAS on this port of 127.0.0.1 until the job ends (theirs: 28028)\n"
     "  --tune      measures the collectives on streams, in a job of one PE for each device, and writes the table by\n"
     "              which later programs choose: to the file that SHMEM_COLL_TABLE names, else in the user's cache\n"
     "  --tune-most BYTES   only calls of up to BYTES bytes, 1k or more; suffixes k, m, g\n"
@@ -66,6 +75,54 @@ static int print_doctor(void)
     }
     free(text);
     return status;
+}
+
+/* ---- jobs that run ---- */
+
+/* job NULL: all. 1: there is no such job, and the library has said so. */
+static int print_job(const char *job, int form)
+{
+    static char *text; /* kept: --watch comes again and again */
+    static size_t bytes;
+    size_t needed = shmemx_job_text(job, form, text, bytes);
+    while (needed != 0 && needed >= bytes) { /* the text may grow between two calls */
+        char *larger = (char *)realloc(text, needed + 1024);
+        if (!larger)
+            return print_text(NULL);
+        text = larger;
+        bytes = needed + 1024;
+        needed = shmemx_job_text(job, form, text, bytes);
+    }
+    return needed == 0 ? 1 : print_text(text);
+}
+
+static int watch_job(const char *job)
+{
+    bool on_terminal = isatty(STDOUT_FILENO) == 1, seen = false;
+    for (;; seen = true, sleep(1)) {
+        if (on_terminal)
+            fputs("\033[H\033[2J", stdout);
+        if (print_job(job, SHMEMX_TEXT) != 0)
+            return seen ? 0 : 1;
+    }
+}
+
+/* argv[1]: --jobs or --job. */
+static int look_at_jobs(int argc, char **argv)
+{
+    bool all = strcmp(argv[1], "--jobs") == 0;
+    int at = all ? 2 : 3;
+    const char *job = all ? NULL : argv[2], *option = argc == at + 1 ? argv[at] : "";
+    if (argc == at)
+        return print_job(job, SHMEMX_TEXT);
+    if (strcmp(option, "--json") == 0)
+        return print_job(job, SHMEMX_JSON);
+    if (!all && strcmp(option, "--watch") == 0)
+        return watch_job(job);
+    if (!all && argc == 5 && strcmp(argv[3], "--ras") == 0 && atoi(argv[4]) > 0 && atoi(argv[4]) < 65536)
+        return info_ras_serve(job, atoi(argv[4]));
+    fputs(help, stderr);
+    return 2;
 }
 
 /* ---- parts of the library's text ---- */
@@ -205,6 +262,8 @@ int main(int argc, char **argv)
         printf("%s, OpenSHMEM %d.%d\n", name, major, minor);
         return fflush(stdout) ? 1 : 0;
     }
+    if ((argc >= 2 && strcmp(argv[1], "--jobs") == 0) || (argc >= 3 && strcmp(argv[1], "--job") == 0))
+        return look_at_jobs(argc, argv);
     if (argc == 2 && strcmp(argv[1], "--tune") == 0)
         return tune(0);
     if (argc == 4 && strcmp(argv[1], "--tune") == 0 && strcmp(argv[2], "--tune-most") == 0)

@@ -9,6 +9,7 @@
 #include "../team/agree.h"
 #include "../state/alloc.h"
 #include "../gpu/device.h"
+#include "../node/wait.h"
 #include "memory.h"
 #include "../transport/order.h"
 #include "../transport/transport.h"
@@ -132,6 +133,8 @@ static void raise_limit(const struct heap *h, size_t end)
     end = (end + ISO_ALLOC_UNIT - 1) / ISO_ALLOC_UNIT * ISO_ALLOC_UNIT;
     if (end > h->segment->limit)
         __atomic_store_n(&h->segment->limit, end, __ATOMIC_RELAXED);
+    if (h->alloc == ISO->alloc) /* for people who look at the job */
+        __atomic_store_n(&ISO->control->heap_bytes, h->segment->limit - h->start, __ATOMIC_RELAXED);
 }
 
 /* One PE prints for all: every PE has failed alike. */

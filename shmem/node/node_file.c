@@ -16,6 +16,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -61,7 +62,7 @@ static int map_file(void)
     return 0;
 }
 
-int iso_node_make(void)
+int iso_node_make(uint32_t job)
 {
     struct state *self = ISO;
     char why[256];
@@ -71,7 +72,21 @@ int iso_node_make(void)
         return self->node_fd;
     }
     fcntl(self->node_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-    return map_file();
+    int rc = map_file();
+    if (rc != 0)
+        return rc;
+    struct node_head *head = &self->node->head;
+    const struct peer *me = &self->peers[self->my_pe];
+    head->job = job;
+    head->n_pes = self->n_pes;
+    head->n_local = self->n_local;
+    head->begun_s = (uint64_t)time(NULL);
+    head->control_at = control_offset(0);
+    head->control_stride = control_stride();
+    memcpy(head->host, me->host, sizeof head->host);
+    memcpy(head->node, me->node, sizeof head->node);
+    __atomic_store_n(&head->magic, ISO_NODE_MAGIC + ISO_PROTOCOL, __ATOMIC_RELEASE);
+    return 0;
 }
 
 int iso_node_take(int fd)
@@ -87,6 +102,7 @@ int iso_node_join(void)
     pthread_mutexattr_t robust;
     struct stat space;
     cpu_set_t mine;
+    me->pe = self->my_pe;
     me->pid = (int32_t)getpid();
     me->pid_space = stat("/proc/self/ns/pid", &space) == 0 ? (uint64_t)space.st_ino : 0;
     for (int i = 0; i < SEGMENT_INDEX_DEVICE; i++) {
@@ -118,6 +134,7 @@ int iso_node_join(void)
         rc = pthread_mutex_lock(&me->alive);
 #endif
     self->node_joined = rc == 0;
+    __atomic_store_n(&me->joined, 1, __ATOMIC_RELEASE);
     errno = rc;
     return rc == 0 ? 0 : fail("locked");
 }

@@ -15,9 +15,22 @@ struct node_memory {
     uint64_t device, inode;
 };
 
+/* For those who look at the job from outside (job_look.c): written by the lowest PE, `magic` last, release. */
+#define ISO_NODE_MAGIC 0x69736f6d65726e00u /* + ISO_PROTOCOL */
+struct node_head {
+    uint64_t magic;
+    uint32_t job; /* its name, for people: from the token of PE 0, which it does not tell */
+    int32_t n_pes, n_local;
+    uint64_t begun_s; /* seconds since 1970 */
+    uint64_t control_at, control_stride; /* of the first local PE; stride 0: not in this file */
+    char host[64], node[64];
+};
+
 /* invariant: written by its PE before READY; then only left, left_at, gone. */
 struct node_member {
     _Alignas(ISO_LINE) pthread_mutex_t alive; /* robust; held by its PE while it is in the job */
+    uint32_t joined;                          /* 1: what follows is written; release, for job_look.c */
+    int32_t pe;
     int32_t pid;                              /* in its own pid namespace */
     uint64_t pid_space;                       /* inode of that namespace */
     uint64_t heap_base, data_base;
@@ -28,6 +41,7 @@ struct node_member {
 };
 
 struct node_file {
+    struct node_head head;
     uint32_t exit_begun; /* a PE ends, breaks or leaves the job: 1 while it writes `cause`, then 2 */
     struct end_cause cause;
     uint32_t closed; /* a PE cannot open another one's memory; atomic until GO */
@@ -37,8 +51,8 @@ struct node_file {
     struct node_member members[];           /* [n_local], by local number; then the control areas, at a page each */
 };
 
-/* The lowest PE of the node. 0, or -errno after a sentence. */
-int iso_node_make(void);
+/* The lowest PE of the node; `job` as in the head. 0, or -errno after a sentence. */
+int iso_node_make(uint32_t job);
 /* The others: the file behind fd, which is taken. */
 int iso_node_take(int fd);
 /* Writes this PE's row and maps its control area. From here on its death is seen by all. */

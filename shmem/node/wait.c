@@ -7,6 +7,7 @@
  * can read it. */
 #include "../../bootstrap/log.h"
 #include "../../bootstrap/yield.h"
+#include "../memory/segment.h"
 #include "../team/slot.h"
 #include "channel.h"
 #include "node_file.h"
@@ -32,6 +33,7 @@
 #define SLEEP_LONG_NS 16000000u /* likewise, after 4 s: 250 looks a second at a network would take 1 % of a core */
 #define SLEEP_LONG_SHARE 256
 #define POLL_PEERS_NS 10000000u /* between two looks at the sockets of the peers */
+#define LOOK_FOR_HOLDER_NS 100000000u /* of a lock, in the copies of all PEs: of a wait that lasts, as often */
 
 /* ---- the published record; pairs with read_record of any PE, relaxed on both sides: it is for people ---- */
 
@@ -55,6 +57,18 @@ static void store_team(struct wait_record *r, const struct slot *slot)
     store_word(&r->first, (uint64_t)first);
     store_word(&r->stride, (uint64_t)(int64_t)stride);
     store_word(&r->size, (uint64_t)n);
+}
+
+/* -1: not known. */
+static int lock_holder(const struct state *self, const void *lock)
+{
+    for (int i = 0; i < self->n_segments; i++) {
+        const struct segment *s = &self->segments[i];
+        size_t offset = (size_t)((const char *)lock - s->base);
+        if (s->len != 0 && offset < s->limit)
+            return self->above.lock_holder(s, offset);
+    }
+    return -1;
 }
 
 static void publish(struct wait *wait, uint64_t seen, uint64_t now)
@@ -83,7 +97,14 @@ static void publish(struct wait *wait, uint64_t seen, uint64_t now)
     store_word(&r->addr, (uint64_t)(uintptr_t)wait->addr);
     store_word(&r->expected, wait->expected);
     store_word(&r->seen, seen);
-    __atomic_store_n(&r->peer, wait->peer, __ATOMIC_RELAXED);
+    if (wait->slot != NULL && wait->slot->index == 0) /* this thread is inside, so it may read the number */
+        store_word(&self->control->steps, wait->slot->seq);
+    if (begins || wait->kind != WAIT_LOCK)
+        __atomic_store_n(&r->peer, wait->peer, __ATOMIC_RELAXED);
+    if (wait->kind == WAIT_LOCK && now - ISO_MAX(wait->since_ns, wait->looked_ns) > LOOK_FOR_HOLDER_NS) {
+        wait->looked_ns = now;
+        __atomic_store_n(&r->peer, lock_holder(self, wait->addr), __ATOMIC_RELAXED);
+    }
     store_word(&r->since_ns, wait->since_ns);
 }
 
@@ -240,6 +261,7 @@ int iso_wait_slow(struct wait *wait, uint64_t seen)
         iso_wait_poll_peers(wait);
         check_left(wait);
         check_launcher(wait);
+        iso_report_note(wait, now);
     }
     uint64_t timeout = wait->reported ? 0 : iso_report_timeout_ns(wait->slot);
     if (timeout != 0 && waited > timeout)

@@ -32,6 +32,7 @@ struct wait_record {
 struct report_claim {
     _Alignas(ISO_LINE) uint64_t begun_ns;
     uint64_t done_ns;
+    uint64_t noted; /* 1: the note was printed or is being printed; compare-and-swap, relaxed: it orders nothing */
 };
 
 /* On the stack of the waiting thread: struct wait w = ISO_WAIT(call, peer, addr, expected);
@@ -52,6 +53,7 @@ struct wait {
     uint64_t since_ns;   /* 0: has not looked at the clock yet */
     uint64_t shown_ns;   /* its record was published first; 0: not yet */
     uint64_t checked_ns; /* last look at the peers' sockets */
+    uint64_t looked_ns;  /* last look for the holder of a lock */
     uint64_t busy_ns;    /* when a look found that something has come from another node, at first: since_ns */
     bool worked;         /* it has, since then */
     bool sleeping;
@@ -68,6 +70,8 @@ struct wait {
 struct control {
     struct wait_record waits[ISO_WAIT_RECORDS + 1];
     struct report_claim claim;
+    uint64_t steps;      /* of the world's collectives, in the last one that lasted; relaxed, as all words here */
+    uint64_t heap_bytes; /* up to the end of the highest object that ever was in the symmetric heap */
     uint64_t exited; /* not 0: the program ended with status 0 before shmem_finalize; relaxed, it is for people */
     char slots[];    /* slot.c lays it out, page aligned */
 };
@@ -121,6 +125,8 @@ const char *iso_report_limit_name(uint64_t waited_ns);
 /* The deadline of `wait` has passed: prints one report for the node, unless a complete one covers this wait (then
  * wait->reported is set too) or another PE is printing one (then it is to be called again). */
 void iso_report_wait(struct wait *wait, uint64_t now);
+/* The wait has lasted long, and not as long as its deadline: the first PE of the node prints the same lines, once. */
+void iso_report_note(const struct wait *wait, uint64_t now);
 /* This PE of the node has ended its program with status 0 and without shmem_finalize. */
 bool iso_report_has_exited(int pe);
 

@@ -11,6 +11,8 @@
 #include "../collectives.h"
 #include "../state/data_segment.h"
 #include "../gpu/device.h"
+#include "../../bootstrap/log.h"
+#include "../node/job_look.h"
 #include "info.h"
 #include "../transport/transport.h"
 
@@ -42,6 +44,25 @@ struct huge_pages {
     bool in_force;
 };
 
+struct composed {
+    char *text;
+    size_t len;
+};
+
+/* Ends `out`, which has written `whole`, and gives it to the caller as snprintf would. */
+static size_t hand_out(FILE *out, struct composed *whole, char *text, size_t bytes)
+{
+    if (fclose(out) != 0)
+        whole->len = 0;
+    if (text != NULL && bytes > 0) {
+        size_t n = ISO_MIN(whole->len, bytes - 1);
+        memcpy(text, whole->text, n);
+        text[n] = '\0';
+    }
+    free(whole->text);
+    return whole->len;
+}
+
 /*
  * Runs `write` and gives its output to the caller as snprintf would; 0 without memory. One PE of a process at a time: the
  * doctor loads libraries, which may add to the environment, and both texts read it.
@@ -49,23 +70,14 @@ struct huge_pages {
 static size_t compose(void (*write)(FILE *out), char *text, size_t bytes)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    char *whole = NULL;
-    size_t len = 0;
-    FILE *out = open_memstream(&whole, &len);
+    struct composed whole = {NULL, 0};
+    FILE *out = open_memstream(&whole.text, &whole.len);
     if (out == NULL)
         return 0;
     pthread_mutex_lock(&lock);
     write(out);
     pthread_mutex_unlock(&lock);
-    if (fclose(out) != 0)
-        len = 0;
-    if (text != NULL && bytes > 0) {
-        size_t n = ISO_MIN(len, bytes - 1);
-        memcpy(text, whole, n);
-        text[n] = '\0';
-    }
-    free(whole);
-    return len;
+    return hand_out(out, &whole, text, bytes);
 }
 
 /* "1.5 GiB" */
@@ -673,4 +685,21 @@ void pshmem_info_get_name(char *name)
 {
     iso_check_out(__func__, "name", name);
     memcpy(name, SHMEM_VENDOR_STRING, sizeof SHMEM_VENDOR_STRING);
+}
+
+SHMEM_API(shmemx_job_text, pshmemx_job_text);
+size_t pshmemx_job_text(const char *job, int form, char *text, size_t bytes)
+{
+    struct composed whole = {NULL, 0};
+    if (form < SHMEMX_TEXT || form > SHMEMX_RAS || (form == SHMEMX_RAS && job == NULL)) {
+        log_error("shmemx_job_text: form is %d; allowed: SHMEMX_TEXT (0), SHMEMX_JSON (1), and of one job SHMEMX_RAS (2)",
+                  form);
+        return 0;
+    }
+    FILE *out = open_memstream(&whole.text, &whole.len);
+    if (out == NULL)
+        return 0;
+    int rc = iso_job_look_write(out, job, form);
+    size_t len = hand_out(out, &whole, rc == 0 ? text : NULL, bytes);
+    return rc == 0 ? len : 0;
 }

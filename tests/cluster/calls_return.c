@@ -164,6 +164,7 @@ static void calls_that_work(struct objects *o)
     WORKS(shmemx_slots() == 256);
     WORKS(shmemx_info_text(text, sizeof text) >= sizeof text);
     WORKS(shmemx_doctor_text(NULL, 0) > 0);
+    WORKS(shmemx_job_text(NULL, SHMEMX_TEXT, NULL, 0) > 0);
     WORKS(shmemx_device_text(text, sizeof text) > 0);
     WORKS(shmemx_heap_is_valid() == 1);
     WORKS(shmemx_status(SHMEM_TEAM_WORLD, 0, &error) >= 0);

@@ -21,21 +21,26 @@ expect_ranks 3 "late to a barrier"
 expect_message "^\[pe [12]\] shmem_barrier_all: this PE has been waiting [0-9.]+ s, longer than SHMEM_TIMEOUT; all PEs:$" "late to a barrier"
 expect_message "^\[pe [12]\]   pe 1-2 wait in shmem_barrier_all for pe 0, for [0-9.]+" "the others"
 expect_message "^\[pe [12]\]   pe 0 does not wait in the library" "the one that is late"
-report_is_short 6 "late to a barrier"
+report_is_short 8 "late to a barrier"
+expect_message "^\[pe [12]\]   culprit: pe 0 \(pid [0-9]+ on .*\) does not wait in the library; its process [a-z ]+ and has used [0-9.]+ s of CPU time$" "the culprit"
+SHMEM_TIMEOUT_NOTE=0.5 SHMEM_TIMEOUT=50 job 60 "$oshrun" -n 3 "$waits" late 15 "pe 1-2 wait in shmem_barrier_all"
+expect_ranks 3 "a note"
+[ "$(grep -cE '^\[pe [12]\] warning: shmem_barrier_all: this PE has been waiting [0-9.]+ s, longer than SHMEM_TIMEOUT_NOTE; all PEs:$' "$work/err")" -eq 1 ] || fail "not one note"
+expect_message "^\[pe [12]\] warning:   culprit: pe 0 " "a note"
 SHMEM_TIMEOUT=0.5 job 60 "$oshrun" -n 2 "$waits" late 15 "pe 1 waits in shmem_barrier_all"
 expect_message "^\[pe 1\]   pe 1 waits in shmem_barrier_all for pe 0: address 0x[0-9a-f]+, expected [0-9]+, seen [0-9]+, for [0-9.]+ s$" "one PE that waits"
 for kind in late collective; do
     SHMEM_TIMEOUT=1 job 60 "$oshrun" -n 32 "$waits" $kind 25 "pe 1-31 wait in"
     expect_ranks 32 "32 PEs, $kind"
     expect_message "^\[pe [0-9]+\]   pe 1-31 wait in shmem_(barrier_all|int_sum_reduce) for pe 0, for [0-9.]+" "32 PEs, $kind"
-    report_is_short 12 "32 PEs, $kind"
+    report_is_short 14 "32 PEs, $kind"
 done
 
 for job_timeout in 0 50; do
     SHMEM_TIMEOUT=$job_timeout job 60 "$oshrun" -n 3 "$waits" team 12 "pe 1-2 wait in shmem_team_sync"
     expect_ranks 3 "late to a team, SHMEM_TIMEOUT=$job_timeout"
     expect_message "^\[pe [12]\] shmem_team_sync: this PE has been waiting [0-9.]+ s, longer than its team's timeout; all PEs:$" "late to a team"
-    report_is_short 6 "late to a team"
+    report_is_short 8 "late to a team"
 done
 
 SHMEM_TIMEOUT=0.5 job 60 "$oshrun" -n 2 "$waits" signal 15 "pe 1 waits in shmem_signal_wait_until"
