@@ -5,6 +5,7 @@
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
 #include "../../shmem/team/agree.h"
+#include "../../shmem/node/flight.h"
 #include "../../shmem/collectives.h"
 #include "../select/select.h"
 #include "coll.h"
@@ -61,7 +62,14 @@ void iso_coll_run(enum coll_op op, struct team *team, const struct coll_work *w,
         uint64_t bytes = op == COLL_COLLECT ? w->elem_bytes : w->bytes;
         iso_agree_match(team, (struct agree_args){call, bytes, w->root, dest});
     }
-    iso_host_choose(op, team, w)->run_host(&c, w);
+    const struct select_algorithm *a = iso_host_choose(op, team, w);
+    if (ISO_LIKELY(team->n_pes > 1)) {
+        struct flight flight = iso_flight_begin(team, call, op == COLL_COLLECT ? w->elem_bytes : w->bytes, w->root);
+        a->run_host(&c, w);
+        iso_flight_end(&flight);
+    } else {
+        a->run_host(&c, w);
+    }
 }
 
 /* ---- the table ---- */

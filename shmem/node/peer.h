@@ -49,6 +49,14 @@ ISO_INLINE bool iso_peer_has_left(int pe)
     return __atomic_load_n(&ISO->peers[pe].left, __ATOMIC_ACQUIRE); /* pairs with iso_peer_leaves */
 }
 
+/* The control area of the PE; NULL: not to be read from here. Memory of a PE that is a thread of this process goes when
+ * it leaves. */
+ISO_INLINE char *iso_peer_control(int pe)
+{
+    const struct peer *peer = &ISO->peers[pe];
+    return peer->threaded && iso_peer_has_left(pe) ? NULL : peer->control;
+}
+
 struct row;                         /* what each PE tells the others; node_socket.h */
 int iso_pe_start(struct row **rows); /* allgather, node map; fills ISO->peers. *rows by PE: the caller frees them */
 /* Of local objects, and as much of teams': only addresses. `wish` is SHMEM_LOCAL_SIZE. */

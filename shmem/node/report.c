@@ -7,6 +7,7 @@
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
 #include "../team/slot.h"
+#include "flight.h"
 #include "graph.h"
 #include "peer.h"
 #include "wait.h"
@@ -32,14 +33,7 @@ const char *iso_report_limit_name(uint64_t waited_ns)
 
 /* ---- the claim ---- */
 
-/* NULL: not to be read from here. Memory of a PE that is a thread of this process goes when it leaves. */
-static struct control *control_of(int pe)
-{
-    const struct state *self = ISO;
-    if (self->peers[pe].threaded && iso_peer_has_left(pe))
-        return NULL;
-    return (struct control *)(void *)self->peers[pe].control;
-}
+static struct control *control_of(int pe) { return (struct control *)(void *)iso_peer_control(pe); }
 
 /* ---- the report ---- */
 
@@ -82,6 +76,8 @@ static void print_all(enum log_level level, const struct wait *wait, uint64_t no
     if (graph != NULL)
         iso_graph_write(graph, print_line, &level);
     iso_graph_destroy(graph);
+    if (level == LOG_ERROR)
+        iso_flight_compare();
 }
 
 /* Of the node's lowest PE whose memory can be read; NULL: none. */

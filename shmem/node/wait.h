@@ -67,11 +67,20 @@ struct wait {
 
 /* ---- the control area: at the front of every PE's heap segment, before its first object ---- */
 
+#define ISO_FLIGHTS 256
+struct flight_entry { /* flight.h */
+    uint64_t number; /* of the call in its team's slot; 0: free, or being written */
+    uint64_t name;   /* where it lies in the library */
+    uint64_t bytes;
+    uint32_t root, slot_done; /* the slot's index, and in the lowest bit whether the call has returned */
+};
+
 struct control {
     struct wait_record waits[ISO_WAIT_RECORDS + 1];
     struct report_claim claim;
     uint64_t steps;      /* of the world's collectives, in the last one that lasted; relaxed, as all words here */
     uint64_t heap_bytes; /* up to the end of the highest object that ever was in the symmetric heap */
+    struct flight_entry flights[ISO_FLIGHTS];
     uint64_t exited; /* not 0: the program ended with status 0 before shmem_finalize; relaxed, it is for people */
     char slots[];    /* slot.c lays it out, page aligned */
 };

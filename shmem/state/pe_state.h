@@ -117,6 +117,7 @@ struct state {
     int leave_status;
     struct env *env; /* bootstrap/env.h; all zero before the first start */
     struct boot boot;
+    uint64_t flights; /* calls that flight.h has recorded */
     const char *data_refusal; /* why global variables are not symmetric; NULL: they are */
 };
 

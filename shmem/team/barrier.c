@@ -5,6 +5,7 @@
  * that stands for other members, too, is set only when the wait for these has brought theirs.
  * Called by coll/, memory.c, team.c and init.c. */
 #include "../collectives.h"
+#include "../node/flight.h"
 #include "../node/wait.h"
 #include "slot.h"
 
@@ -14,7 +15,9 @@ int iso_barrier_sync(struct team *team, const char *call)
         return 0;
     if (ISO_UNLIKELY(team->slot.barrier == NULL))
         team->slot.barrier = ISO->coll->choose_barrier(team);
+    struct flight flight = iso_flight_begin(team, call, 0, 0);
     team->slot.barrier(team, call);
+    iso_flight_end(&flight);
     return iso_job_rc(call);
 }
 

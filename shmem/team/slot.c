@@ -623,6 +623,7 @@ int iso_slot_open(struct slot *slot, struct slot_key key, const int *world_of, i
     if (status != 0)
         say_why(&m, key, status);
     free(sorted);
+    slot->calls = slot->seq;
     if (status == 0)
         return make_views(slot, world_of, n_pes);
     free(slot->views);
