@@ -59,10 +59,12 @@ ISO_INLINE char *iso_peer_control(int pe)
 
 struct row;                         /* what each PE tells the others; node_socket.h */
 int iso_pe_start(struct row **rows); /* allgather, node map; fills ISO->peers. *rows by PE: the caller frees them */
+int iso_pe_choose_transports(const struct row *rows); /* and opens them */
 /* Of local objects, and as much of teams': only addresses. `wish` is SHMEM_LOCAL_SIZE. */
 size_t iso_pe_part_bytes(size_t heap, size_t wish);
 int iso_pe_start_segments(const struct row *rows); /* of the size that all have agreed on */
 int iso_pe_join(const struct row *rows); /* handshake of the node; fills the peers of the two first segments */
+int iso_pe_join_nodes(const struct row *rows); /* then with the other nodes: channel, networks */
 void iso_pe_part(void); /* after the last barrier: nothing is under way to or from another node any more */
 void iso_pe_stop(void); /* good-bye to all */
 ISO_INLINE int iso_pe_my_node(void) { return ISO->peers[ISO->my_pe].node_number; }

@@ -250,7 +250,7 @@ static int make_peers(const struct row *rows)
     return number_nodes();
 }
 
-static int choose_transports(const struct row *rows)
+int iso_pe_choose_transports(const struct row *rows)
 {
     struct state *self = ISO;
     int rc = iso_transport_check();
@@ -378,7 +378,7 @@ int iso_pe_start(struct row **rows)
         rc = check_settings(*rows);
     if (rc == 0)
         rc = make_peers(*rows);
-    return rc != 0 ? rc : choose_transports(*rows);
+    return rc;
 }
 
 size_t iso_pe_part_bytes(size_t heap, size_t wish)
@@ -415,9 +415,15 @@ int iso_pe_join(const struct row *rows)
     if (self->data_refusal != NULL)
         self->segments[SEGMENT_INDEX_DATA].limit = 0;
     int rc = iso_rendezvous_hold(rows);
-    if (rc == 0)
-        rc = sync_nodes(rows);
-    close_listener(self); /* all PEs are in, so no other process may connect */
+    if (rc != 0)
+        close_listener(self);
+    return rc;
+}
+
+int iso_pe_join_nodes(const struct row *rows)
+{
+    int rc = sync_nodes(rows);
+    close_listener(ISO); /* all PEs are in, so no other process may connect */
     return rc;
 }
 

@@ -350,9 +350,13 @@ static int bring_up(void)
     struct row *rows = NULL;
     int rc = iso_pe_start(&rows);
     if (rc == 0)
+        rc = iso_pe_choose_transports(rows);
+    if (rc == 0)
         rc = iso_pe_start_segments(rows);
     if (rc == 0)
         rc = iso_pe_join(rows);
+    if (rc == 0)
+        rc = iso_pe_join_nodes(rows);
     free(rows);
     if (rc == 0)
         rc = iso_memory_start();
