@@ -47,6 +47,11 @@
     X(uid_address, UID_ADDRESS, text, "", "", "address or interface on which a new unique id listens")                \
     X(boot_timeout, BOOT_TIMEOUT, seconds, "60", "",                                                                  \
       "give up the start of the job after this time (PMIx: where it is set, else warn)")                              \
+    X(profile, PROFILE, text, "", "",                                                                                 \
+      "count calls, bytes and waits: at the end PE 0 prints a page and writes this JSON file; 1: isomer-profile.json") \
+    X(metrics, METRICS, text, "", "",                                                                                 \
+      "file for Prometheus with the same counts of this PE, rewritten now and then; FILE becomes FILE.PE.prom")       \
+    X(metrics_seconds, METRICS_SECONDS, seconds, "10", "", "between two writes of that file; at least 0.1")           \
     X(data_segment, DATA_SEGMENT, flag, "1", "", "make the program's global variables symmetric")                     \
     X(huge_pages, HUGE_PAGES, flag, "1", "", "ask for transparent huge pages in the heap")                            \
     X(spin, SPIN, number, "-1", "-1..2147483647",                                                                     \

@@ -295,6 +295,8 @@ struct select_algorithm;
 const struct select_algorithm *iso_host_choose(enum coll_op op, const struct team *team, const struct coll_work *w);
 /* The host's table with what `forced` says, a value of SHMEM_COLL; NULL after a sentence. */
 struct select_table *iso_host_table_open(const char *forced);
+/* iso_barrier_sync, counted. */
+void iso_host_count_barrier(struct team *team, const char *call);
 /* Runs it, after the comparison that SHMEM_DEBUG asks for. Teams of one PE included. */
 void iso_coll_run(enum coll_op op, struct team *team, const struct coll_work *w, const char *call);
 

@@ -24,7 +24,10 @@ static void synchronise(struct team *team, const char *call)
     struct agree_args args = {call, 0, 0, 0};
     if (ISO_UNLIKELY(ISO->debug))
         iso_agree_match(team, args);
-    iso_barrier_sync(team, call);
+    if (ISO_UNLIKELY(ISO->profile != NULL))
+        iso_host_count_barrier(team, call);
+    else
+        iso_barrier_sync(team, call);
 }
 
 SHMEM_API(shmem_barrier_all, pshmem_barrier_all);

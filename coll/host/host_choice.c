@@ -6,6 +6,7 @@
 #include "../../bootstrap/log.h"
 #include "../../shmem/team/agree.h"
 #include "../../shmem/node/flight.h"
+#include "../../shmem/profile/profile.h"
 #include "../../shmem/collectives.h"
 #include "../select/select.h"
 #include "coll.h"
@@ -54,6 +55,13 @@ const struct select_algorithm *iso_host_choose(enum coll_op op, const struct tea
 
 /* ---- run ---- */
 
+static void count_algorithm(struct profile_span *span, const struct select_algorithm *a, enum coll_op op, size_t bytes)
+{
+    span->row = iso_profile_row(span->block, (uintptr_t)a, bytes);
+    if (ISO_UNLIKELY(span->row == NULL))
+        span->row = iso_profile_new_row(span->block, (uintptr_t)a, iso_select_host.kinds[op], a->name, bytes);
+}
+
 void iso_coll_run(enum coll_op op, struct team *team, const struct coll_work *w, const char *call)
 {
     struct coll c = {&team->slot, team->slot.views, 0, team->my_pe, team->n_pes, call, team};
@@ -63,6 +71,9 @@ void iso_coll_run(enum coll_op op, struct team *team, const struct coll_work *w,
         iso_agree_match(team, (struct agree_args){call, bytes, w->root, dest});
     }
     const struct select_algorithm *a = iso_host_choose(op, team, w);
+    struct profile_span span = iso_profile_enter(PROFILE_COLLECTIVE, w->bytes);
+    if (ISO_UNLIKELY(span.block != NULL))
+        count_algorithm(&span, a, op, w->bytes);
     if (ISO_LIKELY(team->n_pes > 1)) {
         struct flight flight = iso_flight_begin(team, call, op == COLL_COLLECT ? w->elem_bytes : w->bytes, w->root);
         a->run_host(&c, w);
@@ -70,6 +81,23 @@ void iso_coll_run(enum coll_op op, struct team *team, const struct coll_work *w,
     } else {
         a->run_host(&c, w);
     }
+    iso_profile_leave(&span);
+}
+
+/* The team's algorithm is chosen once; the table is asked for its name alone. */
+void iso_host_count_barrier(struct team *team, const char *call)
+{
+    struct profile_span span = iso_profile_begin(PROFILE_BARRIER, 0);
+    if (ISO_UNLIKELY(team->slot.barrier == NULL) && team->n_pes > 1)
+        team->slot.barrier = ISO->coll->choose_barrier(team);
+    if (ISO_LIKELY(team->n_pes > 1))
+        span.row = iso_profile_row(span.block, (uintptr_t)team->slot.barrier, 0);
+    if (ISO_UNLIKELY(span.row == NULL) && team->n_pes > 1) {
+        const struct select_algorithm *a = iso_host_choose(COLL_BARRIER, team, NULL);
+        span.row = iso_profile_new_row(span.block, (uintptr_t)a->barrier, iso_select_host.kinds[COLL_BARRIER], a->name, 0);
+    }
+    iso_barrier_sync(team, call);
+    iso_profile_end(&span);
 }
 
 /* ---- the table ---- */

@@ -18,7 +18,7 @@ static void take_down(struct device *d)
 {
     struct state *self = ISO;
     d->running = false;
-    self->careful = self->debug;
+    iso_set_careful(self, false);
     ISO->coll->streams.stop(d);
     if (d->handles != NULL)
         iso_handles_stop(d);
@@ -97,7 +97,7 @@ int iso_device_start(const char *call)
         return rc;
     }
     d->running = true;
-    self->careful = true;
+    iso_set_careful(self, true);
     iso_transport_exchange_device(&self->segments[SEGMENT_INDEX_DEVICE]);
     log_info("device started in %.3f s: device and its heap %.3f, kernels and what serves them %.3f",
              (double)(iso_wait_now_ns() - begun) / 1e9, (double)(heap_made - begun) / 1e9,

@@ -42,6 +42,7 @@ struct row {
     uint64_t machine_bytes; /* memory of the machine */
     int32_t sock_name_len;
     int32_t debug;      /* SHMEM_DEBUG must be equal: its checks are collective */
+    uint64_t profile;        /* SHMEM_PROFILE likewise: its page is made by all */
     uint64_t has_rdma;       /* iso_network_has_rdma */
     uint64_t transport_hash; /* of SHMEM_TRANSPORT: networks do not talk to each other */
     uint64_t coll_hash; /* of SHMEM_COLL: all members must run the same algorithm */

@@ -31,9 +31,38 @@ const char *iso_report_limit_name(uint64_t waited_ns)
     return timeout_of_job() != 0 && waited_ns > timeout_of_job() ? "SHMEM_TIMEOUT" : "its team's timeout";
 }
 
-/* ---- the claim ---- */
-
 static struct control *control_of(int pe) { return (struct control *)(void *)iso_peer_control(pe); }
+
+/* ---- who is absent ---- */
+
+static bool waits_now(int pe)
+{
+    const struct control *control = control_of(pe);
+    for (int i = 0; i < ISO_WAIT_RECORDS; i++)
+        if (__atomic_load_n(&control->waits[i].since_ns, __ATOMIC_RELAXED) != 0)
+            return true;
+    return false;
+}
+
+int iso_report_only_absent(const struct wait *wait)
+{
+    const struct state *self = ISO;
+    const struct slot *slot = wait->slot;
+    int absent = -1, n = slot != NULL ? slot->n_pes : self->n_pes;
+    for (int i = 0; i < n; i++) {
+        int pe = slot != NULL ? slot->views[i].pe : i;
+        if (pe == self->my_pe)
+            continue;
+        if (!self->peers[pe].local || control_of(pe) == NULL)
+            return -1; /* it may be the one: that is not known here */
+        if (waits_now(pe))
+            continue;
+        if (absent >= 0)
+            return -1;
+        absent = pe;
+    }
+    return absent;
+}
 
 /* ---- the report ---- */
 
@@ -79,6 +108,8 @@ static void print_all(enum log_level level, const struct wait *wait, uint64_t no
     if (level == LOG_ERROR)
         iso_flight_compare();
 }
+
+/* ---- the claim ---- */
 
 /* Of the node's lowest PE whose memory can be read; NULL: none. */
 static struct report_claim *find_claim(void)

@@ -12,6 +12,7 @@
 #include "channel.h"
 #include "node_file.h"
 #include "peer.h"
+#include "../profile/profile.h"
 #include "wait.h"
 
 #include <stdio.h>
@@ -132,6 +133,8 @@ void iso_wait_show_kernel(const char *call, int pe, uint64_t addr, uint64_t wait
 void iso_wait_finish(struct wait *wait)
 {
     struct state *self = ISO;
+    if (ISO_UNLIKELY(self->profile != NULL))
+        iso_profile_wait(iso_wait_now_ns() - wait->since_ns, wait->lates > 0 ? wait->late : wait->peer);
     if (wait->record < 0)
         return;
     store_word(&self->control->waits[wait->record].since_ns, 0);
@@ -219,6 +222,18 @@ void iso_wait_poll_peers(const struct wait *wait)
     iso_node_watch(wait);
 }
 
+/* ---- who is late, where calls are counted: a vote of the looks, of which most stay for one PE ---- */
+
+static void look_who_is_late(struct wait *wait)
+{
+    int pe = iso_report_only_absent(wait);
+    if (pe < 0)
+        return;
+    if (wait->lates == 0)
+        wait->late = pe;
+    wait->lates += wait->late == pe ? 1u : -1u;
+}
+
 /* ---- the stages ---- */
 
 static bool progress(const struct state *self) { return self->above.progress != NULL && self->above.progress(); }
@@ -258,6 +273,8 @@ int iso_wait_slow(struct wait *wait, uint64_t seen)
     if (now - wait->checked_ns > POLL_PEERS_NS) {
         wait->checked_ns = now;
         publish(wait, seen, now);
+        if (ISO_UNLIKELY(self->profile != NULL))
+            look_who_is_late(wait);
         iso_wait_poll_peers(wait);
         check_left(wait);
         check_launcher(wait);

@@ -58,6 +58,8 @@ struct wait {
     bool worked;         /* it has, since then */
     bool sleeping;
     bool reported;
+    int late;      /* the PE of its node that alone did not wait, most often at its looks; where calls are counted */
+    unsigned lates; /* looks that speak for it; 0: none */
     int missing; /* 1 + the PE that had left, and that it needs, when it last looked; 0: none */
 };
 #define ISO_WAIT(call_, peer_, addr_, expected_)                                                 \
@@ -136,6 +138,8 @@ const char *iso_report_limit_name(uint64_t waited_ns);
 void iso_report_wait(struct wait *wait, uint64_t now);
 /* The wait has lasted long, and not as long as its deadline: the first PE of the node prints the same lines, once. */
 void iso_report_note(const struct wait *wait, uint64_t now);
+/* The one PE of the node that does not wait, for what `wait` is for; -1: there is none, or there are several. */
+int iso_report_only_absent(const struct wait *wait);
 /* This PE of the node has ended its program with status 0 and without shmem_finalize. */
 bool iso_report_has_exited(int pe);
 

@@ -19,22 +19,33 @@ ISO_INLINE uint64_t direct(char *at, struct amo op)
     return op.bytes == 4 ? direct32((word32 *)(void *)at, op) : direct64((word64 *)(void *)at, op);
 }
 
-static ISO_NOINLINE uint64_t amo_slow(struct target t, const void *addr, const char *arg, struct amo op)
+static ISO_NOINLINE uint64_t amo_checked(struct target t, const void *addr, const char *arg, struct amo op)
 {
+    struct profile_span span = iso_target_count(PROFILE_ATOMIC, &t, op.bytes);
     struct place at = iso_target_place(&t, addr, op.bytes, arg);
     iso_check_aligned(t.call, arg, addr, op.bytes);
-    return at.cpu != NULL ? direct(at.cpu, op) : iso_far_amo(t.ctx, at, op, t.call);
+    uint64_t before = at.cpu != NULL ? direct(at.cpu, op) : iso_far_amo(t.ctx, at, op, t.call);
+    iso_profile_leave(&span);
+    return before;
+}
+
+static ISO_NOINLINE uint64_t amo_slow(struct target t, const void *addr, const char *arg, struct amo op)
+{
+    char *at = iso_target_near_counting(&ISO->debug, &t, addr, op.bytes, op.bytes);
+    return iso_target_is_counted(PROFILE_ATOMIC, &t, at, op.bytes) ? direct(at, op) : amo_checked(t, addr, arg, op);
 }
 
 /* The value arrives later only without a pointer. */
 static ISO_NOINLINE void amo_nbi_slow(struct target t, const void *addr, const char *arg, struct amo op, void *fetch)
 {
+    struct profile_span span = iso_target_count(PROFILE_ATOMIC, &t, op.bytes);
     struct place at = iso_target_place(&t, addr, op.bytes, arg);
     iso_check_aligned(t.call, arg, addr, op.bytes);
     if (at.cpu != NULL)
         iso_word_to(fetch, direct(at.cpu, op), op.bytes);
     else
         iso_far_amo_nbi(t.ctx, at, op, fetch, t.call);
+    iso_profile_leave(&span);
 }
 
 ISO_INLINE void amo_nbi(const struct target *t, const void *addr, const char *arg, struct amo op, void *fetch)

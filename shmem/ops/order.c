@@ -3,24 +3,29 @@
  * need a processor fence and nothing else (iso_fence, iso_quiet in order.h). A context asks its transport only when
  * it has sent something there. By the specification, a call on an invalid context does nothing. */
 
+#include "../profile/profile.h"
 #include "../transport/order.h"
 
 /* Operations of kernels that have ended count as the default context's. The proxy sends them over its own context, so
  * a fence waits for them too. */
 ISO_INLINE void fence(shmem_ctx_t ctx, const char *call)
 {
+    struct profile_span span = iso_profile_enter(PROFILE_FENCE, 0);
     if (ctx == SHMEM_CTX_DEFAULT)
         iso_drain_rings(call);
     if (ctx != SHMEM_CTX_INVALID)
         iso_fence(iso_ctx(ctx, call));
+    iso_profile_leave(&span);
 }
 
 ISO_INLINE void quiet(shmem_ctx_t ctx, const char *call)
 {
+    struct profile_span span = iso_profile_enter(PROFILE_QUIET, 0);
     if (ctx == SHMEM_CTX_DEFAULT)
         iso_drain_rings(call);
     if (ctx != SHMEM_CTX_INVALID)
         iso_quiet(iso_ctx(ctx, call));
+    iso_profile_leave(&span);
     if (ISO_UNLIKELY(__atomic_load_n(&ISO->broken.stage, __ATOMIC_ACQUIRE) == 2)) /* puts to other nodes may be lost */
         (void)iso_job_give_up(call);
 }

@@ -148,16 +148,26 @@ static size_t failed(size_t result)
     return result;
 }
 
+/* A test is counted, and its progress is not timed. */
+static void count_test(void)
+{
+    struct profile_span span = iso_profile_enter(PROFILE_TEST, 0);
+    iso_profile_leave(&span);
+}
+
 static void wait_all(struct word_set *s)
 {
+    struct profile_span span = iso_profile_enter(PROFILE_WAIT, 0);
     check_set(s);
     for (size_t i = 0; i < s->nelems; i++)
         if (is_in(s, i))
             (void)wait_one(s, i);
+    iso_profile_leave(&span);
 }
 
 static int test_all(struct word_set *s)
 {
+    count_test();
     check_set(s);
     for (size_t i = 0; i < s->nelems; i++)
         if (is_in(s, i) && !holds(s, i))
@@ -192,7 +202,7 @@ static int find(const struct word_set *s, size_t start, size_t *found)
     return result;
 }
 
-static size_t wait_any(struct word_set *s)
+static size_t find_any(struct word_set *s)
 {
     check_set(s);
     size_t start = s->nelems > 1 ? anywhere(s->nelems) : 0, i = 0;
@@ -208,8 +218,17 @@ static size_t wait_any(struct word_set *s)
     return i;
 }
 
+static size_t wait_any(struct word_set *s)
+{
+    struct profile_span span = iso_profile_enter(PROFILE_WAIT, 0);
+    size_t i = find_any(s);
+    iso_profile_leave(&span);
+    return i;
+}
+
 static size_t test_any(struct word_set *s)
 {
+    count_test();
     check_set(s);
     size_t i = 0;
     return find(s, s->nelems > 1 ? anywhere(s->nelems) : 0, &i) == FOUND ? i : failed(SIZE_MAX);
@@ -238,7 +257,7 @@ static void check_some(struct word_set *s, const size_t *indices)
         iso_fatal(s->call, "indices is null");
 }
 
-static size_t wait_some(struct word_set *s, size_t *indices)
+static size_t find_some(struct word_set *s, size_t *indices)
 {
     check_some(s, indices);
     size_t last = 0;
@@ -253,8 +272,17 @@ static size_t wait_some(struct word_set *s, size_t *indices)
     return n;
 }
 
+static size_t wait_some(struct word_set *s, size_t *indices)
+{
+    struct profile_span span = iso_profile_enter(PROFILE_WAIT, 0);
+    size_t n = find_some(s, indices);
+    iso_profile_leave(&span);
+    return n;
+}
+
 static size_t test_some(struct word_set *s, size_t *indices)
 {
+    count_test();
     check_some(s, indices);
     size_t last;
     bool empty;
@@ -274,13 +302,17 @@ static ISO_COLD uint64_t wait_slow(const void *ivar, struct kind kind, int cmp, 
                          .cmp = cmp,
                          .kind = kind,
                          .call = call};
+    struct profile_span span = iso_profile_enter(PROFILE_WAIT, 0);
     check_words(&s, "ivar", kind.bytes);
-    return wait_one(&s, 0);
+    uint64_t key = wait_one(&s, 0);
+    iso_profile_leave(&span);
+    return key;
 }
 
 static ISO_COLD int test_slow(const void *ivar, struct kind kind, int cmp, uint64_t value, const char *call)
 {
     struct word_set s = {.ivars = (const char *)ivar, .nelems = 1, .cmp = cmp, .kind = kind, .call = call};
+    count_test();
     check_words(&s, "ivar", kind.bytes);
     return compare(seen_key(&s, 0), cmp, key_of(value, kind)) ? 1 : (int)failed(0);
 }

@@ -21,26 +21,60 @@ static void move_nothing(const struct target *t)
 typedef void far_put(struct ctx *ctx, struct place to, const void *source, size_t len, const char *call);
 typedef void far_get(struct ctx *ctx, struct place from, void *dest, size_t len, const char *call);
 
-static ISO_NOINLINE void put_slow(struct target t, void *dest, const void *source, size_t len, far_put *far)
+/* Arguments of the slow halves, two words each: so they travel in registers, and the fast halves store nothing. */
+struct who {
+    struct ctx *ctx;
+    const char *call;
+};
+struct sides {
+    void *dest;
+    const void *source;
+};
+
+static ISO_NOINLINE void put_checked(struct target t, void *dest, const void *source, size_t len, far_put *far)
 {
+    struct profile_span span = iso_target_count(PROFILE_PUT, &t, len);
     if (len == 0) {
         move_nothing(&t);
-        return;
+    } else {
+        struct place to = iso_target_place(&t, dest, len, "dest");
+        iso_target_check_local(source, "source", t.call);
+        far(t.ctx, to, source, len, t.call);
     }
-    struct place to = iso_target_place(&t, dest, len, "dest");
-    iso_target_check_local(source, "source", t.call);
-    far(t.ctx, to, source, len, t.call);
+    iso_profile_leave(&span);
 }
 
-static ISO_NOINLINE void get_slow(struct target t, void *dest, const void *source, size_t len, far_get *far)
+static ISO_NOINLINE void put_slow(struct who who, int pe, struct sides s, size_t len, far_put *far)
 {
+    const struct target t = {who.ctx, who.call, pe};
+    char *to = iso_target_near_counting(&ISO->careful, &t, s.dest, len, 1);
+    if (s.source != NULL && iso_target_is_counted(PROFILE_PUT, &t, to, len))
+        iso_target_copy(to, s.source, len);
+    else
+        put_checked(t, s.dest, s.source, len, far);
+}
+
+static ISO_NOINLINE void get_checked(struct target t, void *dest, const void *source, size_t len, far_get *far)
+{
+    struct profile_span span = iso_target_count(PROFILE_GET, &t, len);
     if (len == 0) {
         move_nothing(&t);
-        return;
+    } else {
+        struct place from = iso_target_place(&t, source, len, "source");
+        iso_target_check_local(dest, "dest", t.call);
+        far(t.ctx, from, dest, len, t.call);
     }
-    struct place from = iso_target_place(&t, source, len, "source");
-    iso_target_check_local(dest, "dest", t.call);
-    far(t.ctx, from, dest, len, t.call);
+    iso_profile_leave(&span);
+}
+
+static ISO_NOINLINE void get_slow(struct who who, int pe, struct sides s, size_t len, far_get *far)
+{
+    const struct target t = {who.ctx, who.call, pe};
+    char *from = iso_target_near_counting(&ISO->careful, &t, s.source, len, 1);
+    if (s.dest != NULL && iso_target_is_counted(PROFILE_GET, &t, from, len))
+        iso_target_copy(s.dest, from, len);
+    else
+        get_checked(t, s.dest, s.source, len, far);
 }
 
 /* By pointer a put is complete when the copy ends: waiting costs nothing. */
@@ -50,7 +84,7 @@ ISO_INLINE void put_by(const struct target *t, void *dest, const void *source, s
     if (ISO_LIKELY(to != NULL) && ISO_LIKELY(source != NULL))
         iso_target_copy(to, source, len);
     else
-        put_slow(*t, dest, source, len, far);
+        put_slow((struct who){t->ctx, t->call}, t->pe, (struct sides){dest, source}, len, far);
 }
 
 ISO_INLINE void get_by(const struct target *t, void *dest, const void *source, size_t len, far_get *far)
@@ -59,13 +93,14 @@ ISO_INLINE void get_by(const struct target *t, void *dest, const void *source, s
     if (ISO_LIKELY(from != NULL) && ISO_LIKELY(dest != NULL))
         iso_target_copy(dest, from, len);
     else
-        get_slow(*t, dest, source, len, far);
+        get_slow((struct who){t->ctx, t->call}, t->pe, (struct sides){dest, source}, len, far);
 }
 
 /* ---- p and g: one store, one load; up to 8 bytes whole, so that a wait may look at the object ---- */
 
-static ISO_NOINLINE void p_slow(struct target t, void *dest, const void *value, size_t bytes)
+static ISO_NOINLINE void p_checked(struct target t, void *dest, const void *value, size_t bytes)
 {
+    struct profile_span span = iso_target_count(PROFILE_P, &t, bytes);
     struct place to = iso_target_place(&t, dest, bytes, "dest");
     if (bytes <= 8)
         iso_check_aligned(t.call, "dest", dest, bytes);
@@ -77,10 +112,29 @@ static ISO_NOINLINE void p_slow(struct target t, void *dest, const void *value, 
         iso_word_store(to.cpu, iso_word_of(value, bytes), bytes); /* as in p */
     else
         memcpy(to.cpu, value, bytes);
+    iso_profile_leave(&span);
 }
 
-static ISO_NOINLINE void g_slow(struct target t, void *value, const void *source, size_t bytes)
+ISO_INLINE void p_near(char *to, const void *value, size_t bytes)
 {
+    if (bytes <= 8)
+        iso_word_store(to, iso_word_of(value, bytes), bytes); /* release: pairs with wait, test, fetch there */
+    else
+        memcpy(to, value, bytes);
+}
+
+static ISO_NOINLINE void p_slow(struct target t, void *dest, const void *value, size_t bytes)
+{
+    char *to = iso_target_near_counting(&ISO->debug, &t, dest, bytes, bytes <= 8 ? bytes : 1);
+    if (iso_target_is_counted(PROFILE_P, &t, to, bytes))
+        p_near(to, value, bytes);
+    else
+        p_checked(t, dest, value, bytes);
+}
+
+static ISO_NOINLINE void g_checked(struct target t, void *value, const void *source, size_t bytes)
+{
+    struct profile_span span = iso_target_count(PROFILE_G, &t, bytes);
     struct place from = iso_target_place(&t, source, bytes, "source");
     if (bytes <= 8)
         iso_check_aligned(t.call, "source", source, bytes);
@@ -92,28 +146,42 @@ static ISO_NOINLINE void g_slow(struct target t, void *value, const void *source
         iso_word_to(value, iso_word_load(from.cpu, bytes), bytes); /* as in g */
     else
         memcpy(value, from.cpu, bytes);
+    iso_profile_leave(&span);
 }
 
 ISO_INLINE void p(const struct target *t, void *dest, const void *value, size_t bytes)
 {
     char *to = iso_target_near(t, dest, bytes, bytes <= 8 ? bytes : 1);
-    if (ISO_UNLIKELY(to == NULL))
-        p_slow(*t, dest, value, bytes);
-    else if (bytes <= 8)
-        iso_word_store(to, iso_word_of(value, bytes), bytes); /* release: pairs with wait, test, fetch there */
+    if (ISO_LIKELY(to != NULL))
+        p_near(to, value, bytes);
     else
-        memcpy(to, value, bytes);
+        p_slow(*t, dest, value, bytes);
+}
+
+ISO_INLINE void g_near(void *value, const char *from, size_t bytes)
+{
+    if (bytes <= 8)
+        iso_word_to(value, iso_word_load(from, bytes), bytes); /* acquire: pairs with p and atomics of any PE */
+    else
+        memcpy(value, from, bytes);
+}
+
+static ISO_NOINLINE void g_slow(struct target t, void *value, const void *source, size_t bytes)
+{
+    const char *from = iso_target_near_counting(&ISO->debug, &t, source, bytes, bytes <= 8 ? bytes : 1);
+    if (iso_target_is_counted(PROFILE_G, &t, from, bytes))
+        g_near(value, from, bytes);
+    else
+        g_checked(t, value, source, bytes);
 }
 
 ISO_INLINE void g(const struct target *t, void *value, const void *source, size_t bytes)
 {
     const char *from = iso_target_near(t, source, bytes, bytes <= 8 ? bytes : 1);
-    if (ISO_UNLIKELY(from == NULL))
-        g_slow(*t, value, source, bytes);
-    else if (bytes <= 8)
-        iso_word_to(value, iso_word_load(from, bytes), bytes); /* acquire: pairs with p and atomics of any PE */
+    if (ISO_LIKELY(from != NULL))
+        g_near(value, from, bytes);
     else
-        memcpy(value, from, bytes);
+        g_slow(*t, value, source, bytes);
 }
 
 /* ---- strided: nblocks blocks of bsize elements; iput and iget are blocks of one element ---- */
@@ -203,7 +271,7 @@ static void copy_blocks(const struct rma_blocks *b)
     }
 }
 
-static void strided_put(const struct target *t, const struct strided *s, size_t bytes)
+static void put_blocks(const struct target *t, const struct strided *s, size_t bytes)
 {
     if (s->nblocks == 0 || s->bsize == 0) {
         move_nothing(t);
@@ -222,7 +290,7 @@ static void strided_put(const struct target *t, const struct strided *s, size_t 
     iso_far_pe_quiet(t->ctx, to.pe); /* the source is the caller's again */
 }
 
-static void strided_get(const struct target *t, const struct strided *s, size_t bytes)
+static void get_blocks(const struct target *t, const struct strided *s, size_t bytes)
 {
     if (s->nblocks == 0 || s->bsize == 0) {
         move_nothing(t);
@@ -239,6 +307,20 @@ static void strided_get(const struct target *t, const struct strided *s, size_t 
     for (size_t i = 0; i < b.n; i++)
         iso_far_get_nbi(t->ctx, iso_place_behind(from, i * b.sst), b.dest + i * b.dst, b.len, t->call);
     iso_far_pe_quiet(t->ctx, from.pe);
+}
+
+static void strided_put(const struct target *t, const struct strided *s, size_t bytes)
+{
+    struct profile_span span = iso_target_count(PROFILE_IPUT, t, times(times(s->bsize, s->nblocks), bytes));
+    put_blocks(t, s, bytes);
+    iso_profile_leave(&span);
+}
+
+static void strided_get(const struct target *t, const struct strided *s, size_t bytes)
+{
+    struct profile_span span = iso_target_count(PROFILE_IGET, t, times(times(s->bsize, s->nblocks), bytes));
+    get_blocks(t, s, bytes);
+    iso_profile_leave(&span);
 }
 
 /* ---- stamps ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Put with signal, signal_set, signal_add, signal_fetch (section 9.8). The order data before signal is made here, for
  * each pair of paths: both by pointer, a release on the signal word; one of them by a transport or in device memory,
- * see put_signal_slow. */
+ * see put_signal_checked. */
 #include "../transport/order.h"
 #include "target.h"
 #include "../transport/word.h"
@@ -44,7 +44,7 @@ static void update_at(const struct target *t, struct place at, uint64_t signal, 
 }
 
 /* All addresses are checked before anything is moved. */
-static ISO_NOINLINE void put_signal_slow(const struct target *t, const struct message *m)
+static void put_signal_checked(const struct target *t, const struct message *m)
 {
     if (ISO_CHECKS && ISO_UNLIKELY(m->sig_op != SHMEM_SIGNAL_SET && m->sig_op != SHMEM_SIGNAL_ADD))
         iso_fatal(t->call, "sig_op is %d, allowed: SHMEM_SIGNAL_SET (%d) or SHMEM_SIGNAL_ADD (%d)", m->sig_op,
@@ -67,6 +67,13 @@ static ISO_NOINLINE void put_signal_slow(const struct target *t, const struct me
     update_at(t, at, m->signal, m->sig_op);
 }
 
+static ISO_NOINLINE void put_signal_slow(const struct target *t, const struct message *m)
+{
+    struct profile_span span = iso_target_count(PROFILE_PUT_SIGNAL, t, m->len);
+    put_signal_checked(t, m);
+    iso_profile_leave(&span);
+}
+
 static void put_signal(const struct target *t, const struct message *m)
 {
     char *at = iso_target_near(t, m->sig_addr, 8, 8), *to = iso_target_near_memory(t, m->dest, m->len, 1);
@@ -82,7 +89,9 @@ static void put_signal(const struct target *t, const struct message *m)
 
 static ISO_NOINLINE void signal_slow(struct target t, const uint64_t *sig_addr, uint64_t signal, int sig_op)
 {
+    struct profile_span span = iso_target_count(PROFILE_SIGNAL, &t, 8);
     update_at(&t, place_signal(&t, sig_addr), signal, sig_op);
+    iso_profile_leave(&span);
 }
 
 ISO_INLINE void signal_only(const struct target *t, const uint64_t *sig_addr, uint64_t signal, int sig_op)

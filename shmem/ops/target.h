@@ -4,6 +4,7 @@
 #ifndef ISO_TARGET_H
 #define ISO_TARGET_H
 
+#include "../profile/profile.h"
 #include "../transport/far.h"
 
 #include <string.h>
@@ -37,13 +38,33 @@ ISO_INLINE char *iso_target_near_unless(const bool *odd, const struct target *t,
 /* For calls whose other side is a value. */
 ISO_INLINE char *iso_target_near(const struct target *t, const void *addr, size_t len, size_t align)
 {
-    return iso_target_near_unless(&ISO->debug, t, addr, len, align);
+    return iso_target_near_unless(&ISO->odd_words, t, addr, len, align);
 }
 
 /* For calls whose other side is local memory: while a device runs that may be memory which the CPU cannot load. */
 ISO_INLINE char *iso_target_near_memory(const struct target *t, const void *addr, size_t len, size_t align)
 {
-    return iso_target_near_unless(&ISO->careful, t, addr, len, align);
+    return iso_target_near_unless(&ISO->odd_memory, t, addr, len, align);
+}
+
+/* Where calls are counted, that alone may be why a fast half was left: then its slow half looks once more, with the flag
+ * that tells the other reasons, and asks here with what it has found. True: the call is counted, and is to be done there as
+ * the fast half does it. False: the rest of the slow half does it, and counts it by iso_target_count .. iso_profile_leave;
+ * it may be the turn of this call to be timed. */
+ISO_INLINE char *iso_target_near_counting(const bool *odd, const struct target *t, const void *addr, size_t len,
+                                          size_t align)
+{
+    return ISO->profile_life != 0 ? iso_target_near_unless(odd, t, addr, len, align) : NULL;
+}
+ISO_INLINE bool iso_target_is_counted(enum profile_call call, const struct target *t, const char *near, size_t len)
+{
+    return near != NULL &&
+           iso_profile_count(call, len, t->ctx == &ISO->ctx_default ? t->pe : t->ctx->world_of[t->pe]);
+}
+ISO_INLINE struct profile_span iso_target_count(enum profile_call call, const struct target *t, size_t bytes)
+{
+    struct profile_span none = {NULL, 0, 0, NULL, 0, 0, 0};
+    return ISO->profile != NULL ? iso_profile_begin_to(call, bytes, t->ctx, t->pe) : none;
 }
 
 /* Bytes of n elements; what does not fit becomes SIZE_MAX, which no segment holds. */

@@ -10,6 +10,8 @@
 #include "info.h"
 #include "../state/init_attr.h"
 #include "../memory/memory.h"
+#include "../profile/page.h"
+#include "../profile/profile.h"
 #include "../node/channel.h"
 #include "../node/wait.h"
 #include "../transport/order.h"
@@ -58,6 +60,8 @@ static void at_exit(int status, void *arg)
         __atomic_store_n(&self->control->exited, 1, __ATOMIC_RELAXED); /* for reports of the other PEs */
         if (self->thread_level == SHMEM_THREAD_MULTIPLE) {
             complete_all("shmem_finalize");
+            iso_page_print("shmem_finalize");
+            iso_metrics_stop();
             iso_quiet(&self->ctx_words); /* flags of the barrier: no transport stops here */
             iso_device_stop();
         } else {
@@ -173,6 +177,7 @@ static int bring_up(const struct boot_attr *attr)
 static void take_down(void)
 {
     struct state *self = ISO;
+    iso_metrics_stop();
     iso_pe_part();
     iso_ctx_stop();
     iso_team_stop();
@@ -181,6 +186,7 @@ static void take_down(void)
     iso_buffer_stop();
     iso_segment_stop();
     iso_pe_stop();
+    iso_profile_stop(); /* no thread of the library waits any more */
     self->n_pes = 0;
 }
 
@@ -219,18 +225,21 @@ static int start_locked(const shmemx_init_attr_t *attr, int requested, int *prov
     struct boot_attr boot = {NULL, 0, 0};
     if (attr != NULL)
         boot = (struct boot_attr){attr->id->bytes, attr->rank, attr->size};
-    int rc = bring_up(attr != NULL ? &boot : NULL);
+    int rc = iso_profile_start(); /* before threads of the library ask for it */
+    if (rc == 0)
+        rc = bring_up(attr != NULL ? &boot : NULL);
     if (rc != 0) {
         take_down();
         return rc;
     }
     self->spin = env.spin >= 0 ? (unsigned)env.spin : self->oversubscribed ? 0 : 1000;
     self->spin_alone = self->ofi != NULL ? ISO_MIN(self->spin, 4u) : self->spin;
-    self->careful = self->debug;
+    iso_set_careful(self, false);
     self->thread_level = requested;
     *provided = requested;
     self->init_count = 1;
     set_life(LIFE_RUNNING);
+    iso_metrics_start();
     iso_info_print_at_start();
     iso_variables_warn();
     return 0;
@@ -325,6 +334,7 @@ static void finalize(const char *call)
     complete_all(call);
     if (--self->init_count > 0)
         return;
+    iso_page_print(call);
     iso_device_stop(); /* collective: while barriers still work */
     self->left_at = (uint32_t)self->world.slot.seq;
     set_life(LIFE_ENDING);

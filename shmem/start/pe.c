@@ -13,6 +13,7 @@
 #include "../node/channel.h"
 #include "../node/node_file.h"
 #include "../node/node_socket.h"
+#include "../profile/profile.h"
 #include "../ops/lock.h"
 
 #include <errno.h>
@@ -102,6 +103,7 @@ static int fill_row(struct row *row)
     row->local_wish = self->env->local_size;
     row->machine_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     row->debug = self->debug;
+    row->profile = iso_profile_is_asked(self->env);
     row->coll_hash = hash_bytes((const unsigned char *)self->env->coll, strlen(self->env->coll));
     row->has_rdma = iso_network_has_rdma();
     row->transport_hash = hash_bytes((const unsigned char *)self->env->transport, strlen(self->env->transport));
@@ -160,6 +162,11 @@ static int check_settings(const struct row *rows)
         if (rows[pe].transport_hash != mine->transport_hash) {
             log_error("shmem_init: SHMEM_TRANSPORT is \"%s\" here and something else on pe %d; it must be equal",
                       ISO->env->transport, pe);
+            return -EINVAL;
+        }
+        if (rows[pe].profile != mine->profile) {
+            log_error("shmem_init: SHMEM_PROFILE is %s on pe %d and %s on this PE; set it for all PEs or for none",
+                      rows[pe].profile != 0 ? "set" : "empty", pe, mine->profile != 0 ? "set" : "empty");
             return -EINVAL;
         }
         if (rows[pe].debug != mine->debug) {

@@ -25,7 +25,8 @@ struct alloc_stats {
     size_t used;         /* bytes in objects, each rounded up to the unit */
     size_t largest_free; /* size of the largest free range */
     size_t objects;
-    size_t top; /* end of the highest object that ever was: nothing above it was ever handed out */
+    size_t top;  /* end of the highest object that ever was: nothing above it was ever handed out */
+    size_t most; /* `used` at its highest */
 };
 
 /* cap is rounded down to the unit; most_blocks bounds the bookkeeping (0: no bound but memory).

@@ -20,6 +20,7 @@ struct device;
 struct env;
 struct node_file;
 struct peer;
+struct profile;
 struct segment;
 struct ofi;
 struct verbs;
@@ -52,8 +53,10 @@ struct state {
     int n_pes;
     unsigned spin;       /* polls of a wait before it yields the core: 0 when PEs outnumber cores */
     unsigned spin_alone; /* the first of these; the others look at the network, too, where that needs calls of a PE */
-    bool debug;    /* SHMEM_DEBUG */
-    bool careful;  /* SHMEM_DEBUG, or a device runs: a local argument may be what the CPU cannot load */
+    bool odd_words;  /* debug, or calls are counted: the fast half of calls whose other side is a value is left */
+    bool odd_memory; /* careful, or calls are counted: likewise of those whose other side is local memory */
+    bool debug;      /* SHMEM_DEBUG */
+    bool careful;    /* SHMEM_DEBUG, or a device runs: a local argument may be what the CPU cannot load */
     struct segment *segments;
     int n_segments;
     struct ctx ctx_default;
@@ -117,7 +120,9 @@ struct state {
     int leave_status;
     struct env *env; /* bootstrap/env.h; all zero before the first start */
     struct boot boot;
-    uint64_t flights; /* calls that flight.h has recorded */
+    uint64_t flights;        /* calls that flight.h has recorded */
+    struct profile *profile; /* profile.h; NULL: nothing is counted */
+    uint64_t profile_life;   /* another number for each start of each PE of a process; 0: nothing is counted */
     const char *data_refusal; /* why global variables are not symmetric; NULL: they are */
 };
 
@@ -136,6 +141,14 @@ int iso_thread_start(pthread_t *thread, void *(*run)(void *), void *argument);
 void iso_thread_adopt(struct state *state);
 
 /* ---- checks and look-ups: the hot path ---- */
+
+/* A device runs, or does not any more; also at the start, when `debug` and `profile` are set. */
+ISO_INLINE void iso_set_careful(struct state *self, bool device_runs)
+{
+    self->careful = self->debug || device_runs;
+    self->odd_words = self->debug || self->profile != NULL;
+    self->odd_memory = self->careful || self->profile != NULL;
+}
 
 /* Any call but the few that work before init. */
 ISO_INLINE void iso_check_life(const char *call)

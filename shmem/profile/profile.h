@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+/* Counters of SHMEM_PROFILE and SHMEM_METRICS: calls, bytes, time and waits of this PE, by call, by peer and by
+ * algorithm. Each thread has a block of its own. Its words have one writer, the thread, with relaxed stores; the page and
+ * the metrics file read them by relaxed loads and add the blocks up: counts that a reader misses are in its next look.
+ *
+ * Off, ISO->profile is NULL, and puts, gets and atomics do not ask for it: state.odd_words and state.odd_memory, which
+ * they test anyway, send them to their slow half, where it is asked for.
+ *
+ * Time: the first PROFILE_EXACT short calls of a kind are timed, then one in PROFILE_STEP, which stands for the others.
+ * A wait that outlasts its spinning is timed always. Used by ops/, node/wait.c and coll/; above it page.c, metrics.c. */
+#ifndef ISO_PROFILE_H
+#define ISO_PROFILE_H
+
+#include "../state/pe_state.h"
+
+#define ISO_PROFILE_CALLS(X)                     \
+    X(OTHER, "other") /* waits of all other calls */ \
+    X(PUT, "put")                                \
+    X(GET, "get")                                \
+    X(P, "p")                                    \
+    X(G, "g")                                    \
+    X(IPUT, "iput")                              \
+    X(IGET, "iget")                              \
+    X(ATOMIC, "atomic")                          \
+    X(PUT_SIGNAL, "put_signal")                  \
+    X(SIGNAL, "signal")                          \
+    X(WAIT, "wait_until")                        \
+    X(TEST, "test")                              \
+    X(FENCE, "fence")                            \
+    X(QUIET, "quiet")                            \
+    X(BARRIER, "barrier")                        \
+    X(COLLECTIVE, "collective")
+enum profile_call {
+#define X(id, name) PROFILE_##id,
+    ISO_PROFILE_CALLS(X)
+#undef X
+        PROFILE_CALLS
+};
+extern const char *const iso_profile_names[PROFILE_CALLS];
+
+enum {
+    PROFILE_EXACT = 64, /* powers of two */
+    PROFILE_STEP = 512,
+    PROFILE_LONG_BYTES = 16384, /* from here on each call is timed: the clock is a small part of it */
+    PROFILE_ROWS = 24,          /* of collectives; what finds no row counts in the last one */
+    PROFILE_NAME_BYTES = 24
+};
+
+/* All of 8 bytes: PE 0 gathers them as words. */
+struct profile_count {
+    uint64_t count, bytes, ns;
+    uint64_t waited_ns;  /* of ns, in waits that outlasted their spinning */
+    uint64_t longest_ns; /* such a wait */
+    int64_t longest_pe;  /* the PE that it was for; -1: not known */
+};
+struct profile_peer {
+    uint64_t calls, bytes; /* of and to the peer, both directions */
+};
+struct profile_row {
+    char name[PROFILE_NAME_BYTES]; /* "reduce twoshot"; empty: free */
+    uint64_t size;                 /* the bytes are below 1 << size */
+    uint64_t count, bytes, ns;
+};
+
+struct profile_block {
+    struct profile_block *next;
+    uint32_t taken; /* atomic: a thread has it; that of a thread which ended is another's later, its counts stay */
+    uint32_t current; /* enum profile_call; the thread's own */
+    struct profile_count calls[PROFILE_CALLS];
+    struct profile_row rows[PROFILE_ROWS];
+    uintptr_t row_keys[PROFILE_ROWS]; /* the algorithm; the thread's own, as is what follows */
+    struct profile_row *recent;       /* the row of the last collective, NULL: none yet; its key and size */
+    uintptr_t recent_key;
+    uint64_t recent_size;
+    struct profile_peer peers[];        /* [n_pes] */
+};
+
+struct profile {
+    uint64_t began_ns;
+    struct profile_block *blocks; /* atomic; grows at the front */
+    pthread_key_t key;            /* gives blocks of threads that end back */
+    struct metrics *metrics;      /* metrics.c; NULL: no file is written */
+};
+
+/* This thread's block, and whose it is. Initial-exec: a put cannot afford the call of the other models; it is 16 bytes
+ * of the surplus that a library loaded late may take. */
+struct profile_mine {
+    uint64_t life; /* as state.profile_life was when it took the block */
+    struct profile_block *block;
+};
+extern _Thread_local struct profile_mine iso_profile_mine __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+bool iso_profile_is_asked(const struct env *env); /* SHMEM_PROFILE; alike on all PEs */
+int iso_profile_start(void); /* 0, or -ENOMEM after a sentence; no-op where no variable asks for it */
+void iso_profile_stop(void);
+struct profile_block *iso_profile_take_block(void);
+/* What all threads have counted; *sum is the caller's, of iso_profile_block_bytes(). */
+size_t iso_profile_block_bytes(void);
+void iso_profile_sum(struct profile_block *sum);
+
+/* NULL: it has none yet, or nothing is counted. */
+ISO_INLINE struct profile_block *iso_profile_block_of_thread(void)
+{
+    return ISO_LIKELY(iso_profile_mine.life == ISO->profile_life) ? iso_profile_mine.block : NULL;
+}
+ISO_INLINE struct profile_block *iso_profile_block(void)
+{
+    struct profile_block *block = iso_profile_block_of_thread();
+    return ISO_LIKELY(block != NULL) ? block : iso_profile_take_block();
+}
+
+ISO_INLINE void iso_profile_add(uint64_t *word, uint64_t value) /* one writer */
+{
+    __atomic_store_n(word, *word + value, __ATOMIC_RELAXED);
+}
+
+/* One call in progress, on the stack. block NULL: nothing is counted. */
+struct profile_span {
+    struct profile_block *block;
+    uint64_t began_ns;  /* 0: not timed */
+    uint64_t waited_ns; /* of calls of this kind before */
+    struct profile_row *row; /* of a collective, else NULL */
+    uint32_t call, before;
+    uint32_t weight; /* calls that it stands for */
+};
+ISO_COLD uint64_t iso_profile_clock(void);
+ISO_COLD void iso_profile_end_timed(struct profile_span span); /* by value: a span lies in registers until here */
+/* The row of an algorithm for calls of these bytes, in this thread's block, in two steps; NULL: it has none yet. `key` is
+ * any number that only this algorithm has. The call is counted there. */
+struct profile_row *iso_profile_seek_row(struct profile_block *block, uintptr_t key, uint64_t size);
+struct profile_row *iso_profile_new_row(struct profile_block *block, uintptr_t key, const char *kind, const char *name,
+                                        size_t bytes);
+ISO_INLINE uint64_t iso_profile_size(size_t bytes) { return bytes == 0 ? 0 : 64 - (uint64_t)__builtin_clzll(bytes); }
+ISO_INLINE struct profile_row *iso_profile_row(struct profile_block *block, uintptr_t key, size_t bytes)
+{
+    uint64_t size = iso_profile_size(bytes);
+    struct profile_row *row = block->recent;
+    if (ISO_UNLIKELY((block->recent_key != key) | (block->recent_size != size)))
+        row = iso_profile_seek_row(block, key, size);
+    if (ISO_UNLIKELY(row == NULL))
+        return NULL;
+    iso_profile_add(&row->count, 1);
+    iso_profile_add(&row->bytes, bytes);
+    return row;
+}
+/* A wait of this thread is over that has lasted so long: by wait.c. */
+ISO_COLD void iso_profile_wait(uint64_t ns, int pe);
+
+ISO_INLINE struct profile_span iso_profile_begin(enum profile_call call, size_t bytes)
+{
+    struct profile_block *b = iso_profile_block();
+    struct profile_count *c = &b->calls[call];
+    uint64_t n = c->count;
+    struct profile_span span = {b, 0, c->waited_ns, NULL, (uint32_t)call, b->current, 1};
+    __atomic_store_n(&c->count, n + 1, __ATOMIC_RELAXED);
+    iso_profile_add(&c->bytes, bytes);
+    b->current = (uint32_t)call;
+    if (ISO_UNLIKELY((n < PROFILE_EXACT) | ((n & (PROFILE_STEP - 1)) == 0) | (bytes >= PROFILE_LONG_BYTES)))
+        span.began_ns = iso_profile_clock();
+    if (n >= PROFILE_EXACT && bytes < PROFILE_LONG_BYTES)
+        span.weight = PROFILE_STEP;
+    return span;
+}
+/* A short call towards world PE `pe` that waits for nothing. False: it is not counted, as it is its turn to be timed, or
+ * the first one of its thread. Calls no function, so that its callers are leaves. */
+ISO_INLINE bool iso_profile_count(enum profile_call call, size_t bytes, int pe)
+{
+    struct profile_block *b = iso_profile_block_of_thread();
+    if (ISO_UNLIKELY(b == NULL))
+        return false;
+    struct profile_count *c = &b->calls[call];
+    uint64_t n = c->count;
+    if (ISO_UNLIKELY((n < PROFILE_EXACT) | ((n & (PROFILE_STEP - 1)) == 0) | (bytes >= PROFILE_LONG_BYTES)))
+        return false;
+    __atomic_store_n(&c->count, n + 1, __ATOMIC_RELAXED);
+    iso_profile_add(&c->bytes, bytes);
+    iso_profile_add(&b->peers[pe].calls, 1);
+    iso_profile_add(&b->peers[pe].bytes, bytes);
+    return true;
+}
+/* iso_profile_begin towards world PE `pe`; one outside of the job counts nowhere, the call refuses it. */
+ISO_INLINE struct profile_span iso_profile_begin_to(enum profile_call call, size_t bytes, const struct ctx *ctx, int pe)
+{
+    struct profile_span span = iso_profile_begin(call, bytes);
+    if ((unsigned)pe < (unsigned)ctx->n_pes) {
+        struct profile_peer *peer = &span.block->peers[ctx == &ISO->ctx_default ? pe : ctx->world_of[pe]];
+        iso_profile_add(&peer->calls, 1);
+        iso_profile_add(&peer->bytes, bytes);
+    }
+    return span;
+}
+ISO_INLINE void iso_profile_end(const struct profile_span *span)
+{
+    span->block->current = span->before;
+    if (ISO_UNLIKELY((span->began_ns != 0) | (span->block->calls[span->call].waited_ns != span->waited_ns)))
+        iso_profile_end_timed(*span);
+}
+
+/* The same for calls that are made whether calls are counted or not. */
+ISO_INLINE struct profile_span iso_profile_enter(enum profile_call call, size_t bytes)
+{
+    struct profile_span none = {NULL, 0, 0, NULL, 0, 0, 0};
+    return ISO_UNLIKELY(ISO->profile != NULL) ? iso_profile_begin(call, bytes) : none;
+}
+ISO_INLINE void iso_profile_leave(const struct profile_span *span)
+{
+    if (ISO_UNLIKELY(span->block != NULL))
+        iso_profile_end(span);
+}
+
+#endif

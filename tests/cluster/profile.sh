@@ -1,0 +1,77 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# SHMEM_PROFILE: whoever has only the page of a sick job finds the name of the culprit on it; on one node and on two. Its
+# counts are compared in tests/unit/profile_test.c. SHMEM_LOG=info tells what the start has taken. Without variables
+# nothing is printed, and a variable that is set on one PE alone is refused. The report of a wait names the first
+# collective that differs, or who has not come to the last one.
+. "$(dirname "$0")/cluster.sh"
+oshrun=$(program oshrun)
+sick=$(program sick)
+cd "$work" || exit 1
+
+# page TEXT PATTERN: the page of the job has a line
+page() {
+    [ "$status" -eq 0 ] || fail "$1: status $status"
+    grep -qE -e "$2" "$work/err" || fail "$1: no line '$2'"
+}
+
+job 60 "$oshrun" -n 4 "$sick" late
+[ ! -s "$work/err" ] || fail "without SHMEM_PROFILE: something is printed"
+[ ! -e isomer-profile.json ] || fail "without SHMEM_PROFILE: a file is written"
+
+# One node; then PEs 0 and 1 on one, 2 and 3 on another, over TCP.
+two_nodes='SHMEM_NODE=n$((PMIX_RANK / 2)) exec "$@"'
+for nodes in 1 2; do
+    start=("$oshrun" -n 4)
+    if [ $nodes -eq 2 ]; then
+        start=(env "SHMEM_TRANSPORT=ofi:tcp;ofi_rxm" SHMEM_NETWORK=lo "$oshrun" -n 4 sh -c "$two_nodes" sh)
+    fi
+    SHMEM_PROFILE=1 job 60 "${start[@]}" "$sick" late
+    if [ $nodes -eq 2 ] && [ "$status" -ne 0 ] && grep -qE "libfabric|Operation not|No such" "$work/err"; then
+        echo "two nodes: not here"
+        break
+    fi
+    page "late, $nodes nodes" "^---- SHMEM_PROFILE: 4 PEs, $nodes node"
+    page "late, $nodes nodes" "^imbalance: pe 2 came last: it waited "
+    [ -s isomer-profile.json ] || fail "late, $nodes nodes: there is no isomer-profile.json"
+    python3 -c 'import json, sys; d = json.load(open("isomer-profile.json")); sys.exit(len(d["pes"]) != 4)' ||
+        fail "late, $nodes nodes: isomer-profile.json is no JSON of 4 PEs"
+    rm -f isomer-profile.json
+    SHMEM_PROFILE=hot.json job 60 "${start[@]}" "$sick" hot
+    page "hot, $nodes nodes" "^hot: pe 1 is the other side of [0-9]+ % of the bytes"
+    [ -s hot.json ] || fail "hot, $nodes nodes: there is no hot.json"
+    SHMEM_PROFILE=1 job 60 "${start[@]}" "$sick" signal
+    page "a late signal, $nodes nodes" "^imbalance: pe 2 came last: it waited "
+    SHMEM_PROFILE=1 job 60 "${start[@]}" "$sick" grows
+    page "heap, $nodes nodes" "^symmetric heap: at most 6[0-9]{6} bytes in use at once"
+done
+SHMEM_PROFILE=1 job 60 "$oshrun" -n 4 "$sick" late
+page "late" "^barrier .* pe [013] for pe 2$"
+SHMEM_PROFILE=1 job 60 "$oshrun" -n 4 "$sick" signal
+page "a late signal" "^wait_until .* pe [013] for pe 2$"
+SHMEM_PROFILE=/nowhere/file job 60 "$oshrun" -n 2 "$sick"
+page "no such folder" "SHMEM_PROFILE: cannot write /nowhere/file: No such file or directory"
+SHMEM_PROFILE=0 job 60 "$oshrun" -n 2 "$sick"
+[ ! -s "$work/err" ] || fail "SHMEM_PROFILE=0: something is printed"
+
+# shellcheck disable=SC2016
+job 60 "$oshrun" -n 2 sh -c '[ $PMIX_RANK -eq 0 ] || export SHMEM_PROFILE=1; exec "$@"' sh "$sick"
+[ "$status" -ne 0 ] && [ "$status" -ne 124 ] || fail "SHMEM_PROFILE of one PE: status $status"
+grep -q "SHMEM_PROFILE is set on pe 1 and empty on this PE; set it for all PEs or for none" "$work/err" ||
+    fail "SHMEM_PROFILE of one PE: no sentence"
+
+SHMEM_METRICS=$work/metrics SHMEM_METRICS_SECONDS=0.1 job 60 "$oshrun" -n 3 "$sick" late
+[ "$status" -eq 0 ] && [ ! -s "$work/err" ] || fail "SHMEM_METRICS: status $status, or something is printed"
+for pe in 0 1 2; do
+    [ "$(grep -c "^isomer_calls_total{pe=\"$pe\",call=\"barrier\"} 5$" "metrics.$pe.prom")" -eq 1 ] || fail "metrics of pe $pe"
+    [ "$(wc -l <"metrics.$pe.prom")" -lt 120 ] || fail "metrics of pe $pe are long"
+done
+
+SHMEM_LOG=info job 60 "$oshrun" -n 3 "$sick"
+page "SHMEM_LOG=info" "^\[pe 0\] info: started in [0-9.]+ s: bootstrap [0-9.]+, exchange [0-9.]+, mapping [0-9.]+, network [0-9.]+, teams [0-9.]+$"
+[ "$(grep -c 'started in' "$work/err")" -eq 1 ] || fail "SHMEM_LOG=info: more than one line"
+
+SHMEM_TIMEOUT=0.5 SHMEM_TIMEOUT_ABORT=1 job 60 "$oshrun" -n 4 "$sick" differs
+grep -qE "the first call that differs is call [0-9]+ of the world: pe 0 is in shmem_long_sum_reduce of 8192 bytes, pe 3 in shmem_team_sync$" \
+    "$work/err" || fail "a mismatch: no line names it"
+finish
