@@ -92,13 +92,17 @@ static void device_calls(struct objects *o)
 {
     shmemx_graph_t graph;
     uint64_t *word = (uint64_t *)(void *)o->device;
+    const shmemx_launch_attr_t of_another_size = {1, {1, 1, 1}, {1, 1, 1}, 0, NULL, 0, NULL, 0};
     FAILS(shmemx_device_handle, SHMEM_TEAM_WORLD, 256, (struct shmemd_handle *)NULL);
     IS_NEGATIVE(shmemx_max_blocks, never_runs, 0, 0);
     if (phase != BROKEN) /* else it takes what was left */
         IS_NEGATIVE(shmemx_device_error, NULL);
     FAILS(shmemx_device_reset, SHMEM_TEAM_WORLD, 256);
     FAILS(shmemx_stream_create, NULL);
+    IS_NEGATIVE(shmemx_max_grid, never_runs, 0, 0);
     FAILS(shmemx_launch, never_runs, 0, 1, 0, NULL, 0, o->stream);
+    FAILS(shmemx_launch_attr, never_runs, &of_another_size, o->stream);
+    FAILS(shmemx_launch_cooperative, never_runs, 0, 1, 0, NULL, 0, o->stream);
     FAILS(shmemx_graph_end, o->stream, &graph);
     FAILS(shmemx_graph_launch, NULL, o->stream);
     FAILS(shmemx_putmem_on_stream, o->device, o->device, 8, 99, o->stream);
