@@ -96,12 +96,6 @@ static int run_move(const struct stream_call *c, const struct select_algorithm *
     return iso_stream_launch(c, a->move, shape, true);
 }
 
-gpu_kernel iso_stream_sum_of(const struct select_algorithm *a, const struct select_facts *f)
-{
-    bool sums = f->op == SHMEMX_SUM || (f->scaled && a->scales) || (f->op == SHMEMX_AVG && a->averages);
-    return sums && a->sums != NULL ? a->sums[f->type] : NULL;
-}
-
 static int run_reduce(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape)
 {
     const struct select_facts *f = &c->facts;

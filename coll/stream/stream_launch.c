@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* The launch of one kernel of a collective on a stream. Called by the algorithms: stream_algorithm.c, stream_list.c and
- * coll_engine.c. */
+/* The kernel that sums, and the launch of one kernel of a collective on a stream. Called by the algorithms:
+ * stream_algorithm.c, stream_list.c and coll_engine.c. */
 #include "../../bootstrap/log.h"
 #include "coll_stream.h"
+
+gpu_kernel iso_stream_sum_of(const struct select_algorithm *a, const struct select_facts *f)
+{
+    bool sums = f->op == SHMEMX_SUM || (f->scaled && a->scales) || (f->op == SHMEMX_AVG && a->averages);
+    return sums && a->sums != NULL ? a->sums[f->type] : NULL;
+}
 
 int iso_stream_launch(const struct stream_call *c, gpu_kernel kernel, struct select_shape shape, bool early)
 {

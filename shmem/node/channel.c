@@ -200,7 +200,7 @@ static void fail_attempt(struct channel *c, struct link *link, int rc)
 /* By what happened to it: a death ends the job, an attempt is repeated, a stranger is dropped. */
 static void end_link(struct channel *c, struct link *link, int rc)
 {
-    if (link->state == LINK_UP && !link->gone && !c->closing && !ISO->aborting)
+    if (link->state == LINK_UP && !link->gone && !c->closing && !iso_is_aborting(ISO))
         report_death(link, rc);
     if (link->state != LINK_UP && !link->socket.accepted) {
         fail_attempt(c, link, rc);
@@ -581,7 +581,7 @@ static void make_progress(struct channel *c)
 void iso_channel_progress(void)
 {
     struct channel *c = ISO->channel;
-    if (c == NULL || ISO->aborting || pthread_mutex_trylock(&c->lock) != 0)
+    if (c == NULL || iso_is_aborting(ISO) || pthread_mutex_trylock(&c->lock) != 0)
         return;
     make_progress(c);
     pthread_mutex_unlock(&c->lock);

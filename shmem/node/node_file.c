@@ -283,7 +283,7 @@ void iso_node_watch(const struct wait *wait)
 {
     struct state *self = ISO;
     struct node_file *node = self->node;
-    if (node == NULL || self->aborting || iso_job_is_broken() || hear_exit())
+    if (node == NULL || iso_is_aborting(self) || iso_job_is_broken() || hear_exit())
         return;
     uint32_t n_left = __atomic_load_n(&node->n_left, __ATOMIC_ACQUIRE); /* pairs with iso_node_tell_left */
     /* Relaxed, pairs with nothing: several threads of this PE look, and each may take the change. */

@@ -48,7 +48,7 @@ static void complete_all(const char *call)
 static void at_exit(int status, void *arg)
 {
     struct state *self = ISO;
-    if ((intptr_t)arg != (intptr_t)getpid() || self->aborting || self->leaving)
+    if ((intptr_t)arg != (intptr_t)getpid() || iso_is_aborting(self) || self->leaving)
         return; /* a forked child, or the job is ending anyway */
     if (pthread_mutex_trylock(&self->life_lock) != 0) {
         log_error("the program exits while another thread is in shmem_init or shmem_finalize; ending the job");
@@ -398,7 +398,7 @@ void pshmem_global_exit(int status)
 __attribute__((destructor)) static void end_leaving(void)
 {
     struct state *self = ISO;
-    if (!self->leaving || self->aborting)
+    if (!self->leaving || iso_is_aborting(self))
         return;
     fflush(NULL);
     iso_abort_job(self->leave_status, NULL);

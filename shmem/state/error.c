@@ -171,15 +171,15 @@ static void break_here(const struct end_cause *cause, bool told)
 
 void iso_job_hear(const struct end_cause *cause)
 {
-    if (!cause->said && !ISO->aborting && !iso_job_has_reason())
+    if (!cause->said && !iso_is_aborting(ISO) && !iso_job_has_reason())
         log_error("%s%s", cause->why, iso_job_then());
     if (returns_errors()) {
         break_here(cause, !cause->said);
         return;
     }
-    if (!ISO->aborting)
+    if (!iso_is_aborting(ISO))
         run_handler(cause->why);
-    ISO->aborting = true;
+    __atomic_store_n(&ISO->aborting, true, __ATOMIC_RELAXED);
     stop_kernels();
     tell_peers(cause); /* a third PE may see our end before it hears who began it */
     fflush(stdout);
@@ -191,8 +191,8 @@ _Noreturn static void end_job(const struct end_cause *cause, const char *sentenc
 {
     struct state *self = ISO;
     int status = cause->status;
-    if (!self->aborting && self->life != LIFE_CHILD) {
-        self->aborting = true;
+    if (!iso_is_aborting(self) && self->life != LIFE_CHILD) {
+        __atomic_store_n(&self->aborting, true, __ATOMIC_RELAXED);
         if (sentence != NULL)
             run_handler(sentence);
         stop_kernels();

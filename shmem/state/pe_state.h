@@ -108,7 +108,7 @@ struct state {
     int thread_level;
     int init_count;   /* shmem_init minus shmem_finalize */
     uint32_t left_at; /* the world's last step, for the good-bye */
-    bool aborting;
+    bool aborting; /* this PE ends the job; read by iso_is_aborting */
     struct end_hooks at_end;
     struct hooks_above above;
     int errors; /* SHMEMX_ERRORS_ */
@@ -139,6 +139,12 @@ extern struct state iso_state __attribute__((visibility("hidden"))); /* no detou
 int iso_thread_start(pthread_t *thread, void *(*run)(void *), void *argument);
 /* The first call in such a thread: it works for this PE. */
 void iso_thread_adopt(struct state *state);
+
+/* Relaxed, pairs with nothing: threads of the library look less after it, or once more before it. */
+ISO_INLINE bool iso_is_aborting(const struct state *state)
+{
+    return __atomic_load_n(&state->aborting, __ATOMIC_RELAXED);
+}
 
 /* ---- checks and look-ups: the hot path ---- */
 

@@ -61,7 +61,7 @@ static void make_calls(const struct work *w)
 {
     static const char source[LONG_BYTES] = {0};
     char sink[64];
-    long value = 5;
+    long value = 5, strided[4] = {0};
     for (int i = 0; i < PUTS + check_self.pe; i++)
         shmem_long_put(&w->cells[0], &value, 1, w->right);
     shmem_putmem(w->block, source, sizeof source, w->right);
@@ -72,7 +72,7 @@ static void make_calls(const struct work *w)
     (void)shmem_long_g(&w->cells[1], w->right);
     for (int i = 0; i < 3; i++)
         shmem_long_atomic_add(&w->cells[2], 1, w->right);
-    shmem_long_iput(&w->cells[8], &w->cells[8], 2, 1, 4, w->right);
+    shmem_long_iput(&w->cells[8], strided, 2, 1, 4, w->right);
     shmem_putmem_signal(w->block, source, 100, (uint64_t *)&w->cells[3], 1, SHMEM_SIGNAL_SET, w->right);
     (void)shmem_signal_wait_until((uint64_t *)&w->cells[3], SHMEM_CMP_EQ, 1);
     shmem_fence();
