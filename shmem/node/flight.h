@@ -19,11 +19,11 @@ struct flight {
 ISO_INLINE struct flight iso_flight_begin(struct team *team, const char *call, uint64_t bytes, int root)
 {
     struct state *self = ISO;
-    uint64_t place = self->flights;
-    if (ISO_UNLIKELY(self->thread_level == SHMEM_THREAD_MULTIPLE))
+    uint64_t place;
+    if (ISO_UNLIKELY(self->thread_level == SHMEM_THREAD_MULTIPLE)) /* relaxed: a number each is all that is needed */
         place = __atomic_fetch_add(&self->flights, 1, __ATOMIC_RELAXED);
     else
-        self->flights = place + 1;
+        place = self->flights++;
     struct flight f = {&self->control->flights[place % ISO_FLIGHTS], ++team->slot.calls};
     uint64_t name = (uint64_t)(call - iso_flight_anchor); /* the same in all processes that have loaded this library */
     /* Pairs with read_entry of flight.c: the entry is whole when its number is there before and behind the rest. */
