@@ -35,7 +35,7 @@ typedef shmemx_uniqueid_t nvshmemx_uniqueid_t;
 #define NVSHMEMX_UNIQUEID_INITIALIZER {{0}}
 typedef struct {
     int version;
-    void *mpi_comm; /* MPI_COMM_WORLD: the job starts by PMIx, as MPI's own did */
+    void *mpi_comm; /* of an MPI_Comm, whose ranks become the PEs */
     int rank, size;
     const nvshmemx_uniqueid_t *id;
 } nvshmemx_init_attr_t;
@@ -55,10 +55,28 @@ COMPAT_HOST int nvshmemx_set_attr_mpi_comm_args(void *mpi_comm, nvshmemx_init_at
     attr->mpi_comm = mpi_comm;
     return NVSHMEMX_SUCCESS;
 }
-/* By an id, or by the launcher of the job, which MPI or another SHMEM has used as well. */
+/* By an id, which a communicator of MPI carries to its ranks where mpi.h was included before this header; else by the
+ * launcher of the job. */
 COMPAT_HOST int nvshmemx_init_attr(unsigned flags, nvshmemx_init_attr_t *attr)
 {
     int provided;
+#ifdef MPI_VERSION
+    nvshmemx_uniqueid_t of_comm = NVSHMEMX_UNIQUEID_INITIALIZER;
+    nvshmemx_init_attr_t by_comm = NVSHMEMX_INIT_ATTR_INITIALIZER;
+    if ((flags & NVSHMEMX_INIT_WITH_MPI_COMM) != 0 && attr != NULL && attr->mpi_comm != NULL) {
+        MPI_Comm comm = *(MPI_Comm *)attr->mpi_comm;
+        MPI_Comm_rank(comm, &by_comm.rank);
+        MPI_Comm_size(comm, &by_comm.size);
+        int failed = by_comm.rank == 0 ? nvshmemx_get_uniqueid(&of_comm) : 0;
+        MPI_Bcast(&failed, 1, MPI_INT, 0, comm);
+        MPI_Bcast(&of_comm, (int)sizeof of_comm, MPI_BYTE, 0, comm);
+        if (failed != 0)
+            return NVSHMEMX_ERROR_INTERNAL;
+        by_comm.id = &of_comm;
+        attr = &by_comm;
+        flags = NVSHMEMX_INIT_WITH_UNIQUEID;
+    }
+#endif
     if ((flags & NVSHMEMX_INIT_WITH_UNIQUEID) == 0)
         return nvshmem_init_thread(NVSHMEM_THREAD_SERIALIZED, &provided);
     shmemx_init_attr_t ours = SHMEMX_INIT_ATTR;

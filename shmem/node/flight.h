@@ -9,7 +9,7 @@
 
 extern const char iso_flight_anchor[] __attribute__((visibility("hidden")));
 
-/* On the stack of the call; entry NULL: not recorded. */
+/* On the stack of the call. */
 struct flight {
     struct flight_entry *entry;
     uint64_t number;

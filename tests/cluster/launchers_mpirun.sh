@@ -58,6 +58,11 @@ if [ -x "$both" ]; then
         expect_status 0 "MPI and OpenSHMEM, $first first"
         expect_lines 3 '^good: MPI rank ([0-2]) of 3, PE \1 of 3$' "MPI and OpenSHMEM, $first first"
     done
+    comm=$(program mpi_comm 2>/dev/null)
+    if [ -x "$comm" ]; then # of the plain build for the CPU
+        job 30 $run -n 4 "$comm"
+        expect_ranks 3 "a start by a communicator"
+    fi
 else
     echo "not tested: MPI and OpenSHMEM in one program (mpi_both was not built, package libopenmpi-dev)"
 fi
