@@ -46,24 +46,29 @@ run 2 "$info" --tune --tune-most
 says '^usage: '
 [ ! -e "$dir/made" ] || fail "a table was written for nothing"
 
-# All kinds, the world and its largest team; nothing is left beside the table.
+# All kinds, the world and its largest team; nothing is left beside the table. On a busy machine copy engines may be the
+# fastest, and calls that lack what those need take no row of theirs: only kinds with another row are looked at below.
+for_any=''
 run 0 $LAUNCH 3 "$info" --tune --tune-most 4k
 for kind in allreduce reducescatter fcollect alltoall broadcast permute; do
     says "^$kind +2 PEs +[0-9]+ bytes: .* us " "^$kind +3 PEs +[0-9]+ bytes: .* us "
-    grep -q -E "^$kind +[a-z0-9_]+ +[0-9]+ +3 +[0-9]+ +[0-9]+ +any\$" "$SHMEM_COLL_TABLE" || fail "no row of $kind for 3 PEs"
+    grep -q -E "^$kind +[a-z0-9_]+ +[0-9]+ +3 +[0-9]+ +[0-9]+ +[a-z]" "$SHMEM_COLL_TABLE" || fail "no row of $kind for 3 PEs"
+    grep -E "^$kind .* 3 +[0-9]+ +[0-9]+ +any\$" "$SHMEM_COLL_TABLE" | grep -q -v engines && for_any="$for_any $kind"
 done
+[ "$(echo "$for_any" | wc -w)" -ge 3 ] || fail "rows for any call: $for_any"
 says "^[0-9]+ rows are in $SHMEM_COLL_TABLE; .* [0-9.]+ times "
 [ "$(ls "$dir/made/here")" = table ] || fail "beside the table: $(ls "$dir/made/here")"
 grep -v '^permute' "$SHMEM_COLL_TABLE" | sed 's/^\(broadcast .*\) 3 /\1 2 /' >"$dir/part"
 
 export SHMEM_TEST_TUNE=0
 run 0 env SHMEM_COLL_EXPLAIN=1 $LAUNCH 3 "$program"
-for kind in allreduce reducescatter fcollect alltoall broadcast permute; do
+for kind in $for_any; do
     says "\\[pe 0\\] .*$kind of [0-9]+ bytes on 3 PEs, .*\\(row of the table in $SHMEM_COLL_TABLE: "
 done
 # What it says nothing about is as before.
 run 0 env "SHMEM_COLL_TABLE=$dir/part" SHMEM_COLL_EXPLAIN=1 $LAUNCH 3 "$program"
-says "allreduce of .*row of the table in $dir/part" 'broadcast of .*built-in table' 'permute of .*built-in table'
+kept=$(echo "$for_any" | tr ' ' '\n' | grep -v -E 'broadcast|permute' | tail -n 1)
+says "$kept of .*row of the table in $dir/part" 'broadcast of .*built-in table' 'permute of .*built-in table'
 
 # Rows for calls beside a computation are for these alone.
 {
