@@ -347,8 +347,8 @@ int shmemx_device_error(shmemx_device_error_t *error);
  * streams of the team, or a point-to-point call on a stream, which has no slot. `slot` is 0 .. 255. `error` gets the
  * first such error since the last reset; all zero and pe -1 where there is none, but for broken_by, which tells in each
  * case who has died. NULL: it is not wanted. Takes nothing off the list of shmemx_device_error. Where one gave up, or the
- * job is broken, shmemx_error_text has a sentence with the reason then. Not collective. A call that waits still has not given up: ask after its end. Returns 0: none gave up; 1: one did; -1
- * or less: an error of this call. */
+ * job is broken, shmemx_error_text has a sentence with the reason then. A call that waits still has not given up: ask
+ * after its end. Not collective. Returns 0: none gave up; 1: one did; -1 or less: an error of this call. */
 int shmemx_status(shmem_team_t team, int slot, shmemx_device_error_t *error);
 /* Makes all waits of this PE's kernels give up: they return, and from then on their handles do nothing. Not collective.
  * The library does the same when a peer has died, before it ends the job.

@@ -251,9 +251,9 @@ typedef struct {
  * it after SHMEM_TIMEOUT.
  *
  * SHMEM_DEBUG=1 on all members compares each call with those of the other members when it is enqueued or captured:
- * kind, nelems, type, operator, scale, root, to with from, engines, same_place, background, stage_bytes, whether signals is given, chunk_bytes,
- * splits, whether host_blocks is given and its sizes, and whether blocks->received is. It compares whether dest and
- * source are reachable and by what, as far as that must be alike; in allreduce and broadcast whether dest is source; of
+ * kind, nelems, type, operator, scale, root, to with from, engines, same_place, background, stage_bytes, whether signals
+ * is given, chunk_bytes, splits, whether host_blocks is given and its sizes, and whether blocks->received is. It compares
+ * whether dest and source are reachable and by what, as far as that must be alike; in allreduce and broadcast whether dest is source; of
  * kinds that copy engines may carry whether the call is captured, and in calls that they carry the place of dest; and
  * which of a batch's calls one kernel does. The first calls of a slot compare the slot. A sentence names the argument
  * that differs and both calls. Then the job ends, or is broken on all PEs with this sentence (SHMEMX_ERRORS_RETURN).

@@ -38,7 +38,8 @@ static const char help[] =
     "  --tune      measures the collectives on streams, in a job of one PE for each device, and writes the table by\n"
     "              which later programs choose: to the file that SHMEM_COLL_TABLE names, else in the user's cache\n"
     "  --tune-most BYTES   only calls of up to BYTES bytes, 1k or more; suffixes k, m, g\n"
-    "  --version   version of the library and of the specification\n";
+    "  --version   version of the library and of the specification\n"
+    "  --help      this text\n";
 
 /* The whole text, or NULL. */
 static char *get_text(size_t (*write_text)(char *text, size_t bytes))
