@@ -22,6 +22,7 @@ verdict() { # NAME WRONG START
     [ -z "$2" ] && return
     failures=$((failures + 1))
     head -n 20 /tmp/job.out | sed 's/^/    /'
+    dmesg | grep -a 'segfault\|trap' | tail -n 3 | sed 's/^/    /' # the library, and where in it
 }
 
 # tells NAME SECONDS TEXT COMMAND...: it ends with 0 in that time, and TEXT is in its output
