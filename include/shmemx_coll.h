@@ -139,11 +139,19 @@ typedef struct {
  *   REDUCESCATTER   part i: what all sources have at offset[i] * n_pes + m * nelems[i], combined, to offset[i] of
  *                   member m's dest
  * Parts are in ascending order, do not overlap, and lie within `nelems` of the call, the size of a block. Elements in
- * no part are neither read nor written. Not in place; no engines. dest and source are any memory, each member's
- * elsewhere. */
+ * no part are neither read nor written. Not in place; engines only by `stage_bytes`. dest and source are any memory,
+ * each member's elsewhere.
+ *
+ * Parts that lie apart, as tensors do: `dests` and `sources` are NULL, or n addresses each, of this PE, aligned to the
+ * elements; the address of a part of no elements is not looked at. With dests, `dest` of the call is not looked at, and
+ * part i goes to dests[i]; with sources, part i comes from sources[i]. There it is nelems[i] elements, or n_pes *
+ * nelems[i] where all members' parts stand together. Only copy engines carry such calls; where they cannot, the call is
+ * an error. So is it with `to_float`. All members give the same ones of the two, each its own addresses. */
 typedef struct {
     size_t n;
     const size_t *nelems, *offset;
+    void *const *dests;
+    const void *const *sources;
 } shmemx_splits_t;
 
 /* One call. Fields that the kind does not need are zero. */
@@ -194,6 +202,9 @@ typedef struct {
      * members have come to it and the slot's last call here has ended. When a member has no room, all go on with what
      * there is. Kept until the team goes. */
     size_t stage_bytes;
+    /* 1: dest has floats, to which the sum is not rounded: reducescatter with `splits`, of half or bfloat16, by sum,
+     * average or scaled sum, on streams, by copy engines (`stage_bytes`). Equal on all members. */
+    int to_float;
 } shmemx_coll_t;
 
 /* Enqueues one call.
@@ -252,8 +263,9 @@ typedef struct {
  *
  * SHMEM_DEBUG=1 on all members compares each call with those of the other members when it is enqueued or captured:
  * kind, nelems, type, operator, scale, root, to with from, engines, same_place, background, stage_bytes, whether signals
- * is given, chunk_bytes, splits, whether host_blocks is given and its sizes, and whether blocks->received is. It compares
- * whether dest and source are reachable and by what, as far as that must be alike; in allreduce and broadcast whether dest is source; of
+ * is given, chunk_bytes, splits, whether they have dests and sources, to_float, whether host_blocks is given and its
+ * sizes, and whether blocks->received is. It compares whether dest and source are reachable and by what, as far as that
+ * must be alike; in allreduce and broadcast whether dest is source; of
  * kinds that copy engines may carry whether the call is captured, and in calls that they carry the place of dest; and
  * which of a batch's calls one kernel does. The first calls of a slot compare the slot. A sentence names the argument
  * that differs and both calls. Then the job ends, or is broken on all PEs with this sentence (SHMEMX_ERRORS_RETURN).
@@ -277,6 +289,7 @@ int shmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream);
  * with these differences:
  *   who calls     all members, with equal arguments, in one order with the other collectives of shmem.h on this team;
  *                 `slot` is not looked at, `engines` and the signals are zero
+ *   splits        without dests, sources and to_float
  *   memory        dest, source, scale_from and all that `blocks` points to are host memory at any address, of any
  *                 alignment, private or symmetric, another one on each member; `received` may be NULL on some members.
  *                 Where receive_bytes of host_blocks is wrong, the receiver returns nonzero after the sentence.
@@ -462,6 +475,7 @@ static inline shmemx_coll_t shmemx_coll_of(int kind, shmem_team_t team, void *de
     c.same_place = 0;
     c.background = 0;
     c.stage_bytes = 0;
+    c.to_float = 0;
     return c;
 }
 

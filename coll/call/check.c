@@ -76,6 +76,17 @@ static bool type_and_op_are_valid(const struct coll_call *c)
                            op->name, iso_call_types[coll->type].name);
 }
 
+static bool float_fits(const struct coll_call *c)
+{
+    const shmemx_coll_t *coll = c->coll;
+    if (coll->to_float == 0)
+        return true;
+    return (c->kind == CALL_REDUCESCATTER_SPLITS && (coll->type == SHMEMX_HALF || coll->type == SHMEMX_BFLOAT16) &&
+            (coll->op == SHMEMX_SUM || coll->op == SHMEMX_AVG || coll->op == SHMEMX_SCALED_SUM)) ||
+           iso_check_wrong(c, "to_float is 1; only a reducescatter with splits of half or bfloat16 has it, by sum, avg or "
+                              "scaled sum");
+}
+
 static bool partners_are_valid(const struct coll_call *c)
 {
     const shmemx_coll_t *coll = c->coll;
@@ -102,7 +113,7 @@ static bool size_is_valid(struct coll_call *c)
         __builtin_mul_overflow(c->block, n, &c->all) || c->all > PTRDIFF_MAX)
         return iso_check_wrong(c, "nelems %zu of %zu bytes for %zu members is more than an address space has",
                                c->coll->nelems, c->elem_bytes, n);
-    c->dest_bytes = call_is(c, MANY_TO) ? c->all : c->block;
+    c->dest_bytes = call_is(c, MANY_TO) ? c->all : c->coll->to_float ? c->coll->nelems * sizeof(float) : c->block;
     c->source_bytes = call_is(c, MANY_FROM) ? c->all : c->block;
     if (call_is(c, TO_ROOT | FROM_ROOT) && c->team->my_pe != c->coll->root)
         *(call_is(c, TO_ROOT) ? &c->dest_bytes : &c->source_bytes) = 0;
@@ -117,8 +128,11 @@ static __attribute__((noinline)) bool lists_are_valid(struct coll_call *c)
     const char *what = NULL;
     if (b != NULL)
         what = iso_list_check_blocks(b, n, sentence);
-    if (c->coll->splits != NULL)
+    if (c->coll->splits != NULL) {
         what = iso_list_check_splits(c->coll->splits, c->coll->nelems, sentence);
+        c->dest_bytes = c->coll->splits->dests != NULL ? 0 : c->dest_bytes;
+        c->source_bytes = c->coll->splits->sources != NULL ? 0 : c->source_bytes;
+    }
     if (what != NULL)
         return iso_check_wrong(c, "%s", what);
     if (c->coll->kind == SHMEMX_ALLTOALLV && b == NULL)
@@ -135,7 +149,9 @@ static __attribute__((noinline)) bool lists_are_valid(struct coll_call *c)
 bool iso_check_numbers(struct coll_call *c)
 {
     bool listed = c->coll->kind == SHMEMX_ALLTOALLV || c->coll->splits != NULL;
-    return check_range(c, "background", c->coll->background, 1) && type_and_op_are_valid(c) && partners_are_valid(c) && size_is_valid(c) && (!listed || lists_are_valid(c));
+    return check_range(c, "background", c->coll->background, 1) && check_range(c, "to_float", c->coll->to_float, 1) &&
+           type_and_op_are_valid(c) && float_fits(c) && partners_are_valid(c) && size_is_valid(c) &&
+           (!listed || lists_are_valid(c));
 }
 
 /* ---- memory ---- */
@@ -180,15 +196,30 @@ static __attribute__((noinline)) bool blocks_are_valid(const struct coll_call *c
            (b->received == NULL || place(c, "blocks->received", b->received, 8));
 }
 
+static __attribute__((noinline)) bool splits_are_valid(const struct coll_call *c, size_t alignment, size_t of_dest,
+                                                       check_pointer_fn *place)
+{
+    const shmemx_splits_t *s = c->coll->splits;
+    for (size_t i = 0; i < s->n; i++)
+        if (s->nelems[i] > 0 &&
+            ((s->dests != NULL && !iso_check_pointer(c, "a dest of splits->dests", s->dests[i], of_dest, place)) ||
+             (s->sources != NULL &&
+              !iso_check_pointer(c, "a source of splits->sources", s->sources[i], alignment, place))))
+            return false;
+    return true;
+}
+
 bool iso_check_memory(const struct coll_call *c, check_pointer_fn *place)
 {
     const shmemx_coll_t *coll = c->coll;
     size_t alignment = call_is(c, OF_TYPE) ? iso_call_types[coll->type].alignment : 1;
+    size_t of_dest = coll->to_float != 0 ? sizeof(float) : alignment;
     uintptr_t to = (uintptr_t)coll->dest, from = (uintptr_t)coll->source;
     if (c->kind == SHMEMX_ALLTOALLV && !blocks_are_valid(c, place))
         return false;
-    if ((c->dest_bytes > 0 && !iso_check_pointer(c, "dest", coll->dest, alignment, place)) ||
-        (c->source_bytes > 0 && !iso_check_pointer(c, "source", coll->source, alignment, place)))
+    if ((c->dest_bytes > 0 && !iso_check_pointer(c, "dest", coll->dest, of_dest, place)) ||
+        (c->source_bytes > 0 && !iso_check_pointer(c, "source", coll->source, alignment, place)) ||
+        (coll->splits != NULL && !splits_are_valid(c, alignment, of_dest, place)))
         return false;
     if (call_is(c, REDUCES) && coll->op == SHMEMX_SCALED_SUM && coll->scale_from != NULL &&
         !place(c, "scale_from", coll->scale_from, 8))

@@ -21,9 +21,9 @@
     X(SHMEMX_SCATTER, SHMEMX_SCATTER, scatter, SCATTER, OF_TYPE | OF_BLOCKS | MANY_FROM | ROOTED | FROM_ROOT)          \
     X(SHMEMX_REDUCE, SHMEMX_REDUCE, reduce, REDUCE, OF_TYPE | REDUCES | ROOTED | TO_ROOT)                              \
     X(CALL_ALLTOALLV_HOST, SHMEMX_ALLTOALLV, alltoallv_host, ALLTOALLV, 0)                                             \
-    X(CALL_FCOLLECT_SPLITS, SHMEMX_FCOLLECT, fcollect_splits, FCOLLECT, OF_TYPE | OF_BLOCKS | MANY_TO)                 \
+    X(CALL_FCOLLECT_SPLITS, SHMEMX_FCOLLECT, fcollect_splits, FCOLLECT, OF_TYPE | OF_BLOCKS | MANY_TO | HAS_STAGE)     \
     X(CALL_REDUCESCATTER_SPLITS, SHMEMX_REDUCESCATTER, reducescatter_splits, REDUCESCATTER,                            \
-      OF_TYPE | REDUCES | OF_BLOCKS | MANY_FROM)
+      OF_TYPE | REDUCES | OF_BLOCKS | MANY_FROM | HAS_STAGE)
 
 #define KIND_ROW(kind, user, table, call, is) [kind] = {#user, ISOD_CALL_ON_STREAM_##call, is},
 #define KIND_NAME(kind, user, table, call, is) [kind] = #table,

@@ -32,8 +32,18 @@ struct note {
     uint32_t merged_nth, merged_of; /* struct stream_merged */
 };
 _Static_assert(sizeof(struct note) <= ISO_HANDLE_NOTE_BYTES, "it fits its place");
-enum { NOTE_IN_PLACE = 1, NOTE_CAPTURED = 2, NOTE_RECEIVED = 4, NOTE_SIGNALS = 8, NOTE_SAME = 16 };
-static const char *const flag_names[] = {"dest == source", "capture", "blocks->received", "signals", "same_place"};
+enum {
+    NOTE_IN_PLACE = 1,
+    NOTE_CAPTURED = 2,
+    NOTE_RECEIVED = 4,
+    NOTE_SIGNALS = 8,
+    NOTE_SAME = 16,
+    NOTE_FLOAT = 32,
+    NOTE_DESTS = 64,
+    NOTE_SOURCES = 128
+};
+static const char *const flag_names[] = {"dest == source", "capture",  "blocks->received", "signals",
+                                         "same_place",     "to_float", "splits->dests",    "splits->sources"};
 
 struct stream_notes {
     const struct team *team;
@@ -145,6 +155,10 @@ static struct note note_of(const struct stream_call *c, uint64_t number)
         note.flags |= NOTE_SAME;
     if (coll->signals != NULL)
         note.flags |= NOTE_SIGNALS;
+    if (coll->to_float != 0)
+        note.flags |= NOTE_FLOAT;
+    if (coll->splits != NULL)
+        note.flags |= (coll->splits->dests != NULL ? NOTE_DESTS : 0) | (coll->splits->sources != NULL ? NOTE_SOURCES : 0);
     note.merged_nth = c->merged.nth;
     note.merged_of = c->merged.of;
     note.sum = sum_of(&note);
@@ -187,6 +201,9 @@ static const char *text_of(const struct note *note, char text[WORD_TEXT_BYTES])
         iso_word_add(text, "in place");
     if ((note->flags & NOTE_SAME) != 0)
         iso_word_add(text, "same_place");
+    for (int flag = 5; flag < 8; flag++)
+        if ((note->flags & 1 << flag) != 0)
+            iso_word_add(text, "%s", flag_names[flag]);
     return iso_word_end(text);
 }
 

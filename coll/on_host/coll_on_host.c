@@ -81,6 +81,9 @@ static bool begin(struct host_call *h)
     if (coll->signals != NULL || coll->signal_value != NULL || coll->chunk_bytes != 0)
         return iso_check_wrong(
             h->call, "signals, signal_value or chunk_bytes is given; they are for copy engines, so they are 0 here");
+    if (coll->to_float != 0 || (coll->splits != NULL && (coll->splits->dests != NULL || coll->splits->sources != NULL)))
+        return iso_check_wrong(h->call, "to_float, splits->dests or splits->sources is given; they are for copy engines, "
+                                        "so they are 0 and null pointers here");
     if (!iso_check_numbers(h->call) || !iso_check_memory(h->call, pointer_is_valid))
         return false;
     struct team *team = h->call->team;

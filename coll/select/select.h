@@ -38,6 +38,7 @@ struct select_facts {
     size_t block;         /* bytes of one block, as kernels get them */
     unsigned near;        /* of DEST and SOURCE in `has` those that pointers reach wherever they reach device heaps */
     size_t stage;         /* bytes that the slot's stage may have; 0: none */
+    bool apart;           /* splits lie apart, or their sums are floats: only engines by a stage do that */
     bool known;           /* hosts know where dest is on all members: by shmemx_rendezvous, or because the caller says
                              that it is at the same place everywhere */
     unsigned most_blocks; /* of a kernel in this slot, and threads of a block */

@@ -44,6 +44,7 @@ struct isod_stream_coll {
      * n_splits + 1 begins in a packed block, then n_splits places in a member's block; `bytes` is of a packed block. */
     const uint64_t *list;
     uint32_t n_splits;
+    uint32_t to_float; /* reduce_arrived, of 16-bit floats: 1: dest has floats */
     uint32_t tell; /* engine_end: so many members, `tell_first` first, get their flags by it; 0: engines have copied them */
     int32_t tell_first;
 };

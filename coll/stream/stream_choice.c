@@ -84,6 +84,9 @@ static bool can(const struct select_entry *e, const struct select_facts *f)
     if (a->engines && !a->stages && !f->known)
         return false;
 
+    if (f->apart && !a->stages)
+        return false;
+
     /* There has to be a kernel for the type and the operator. */
     bool combines = a->sums == NULL || a->any != NULL || iso_stream_sum_of(a, f) != NULL;
     return combines && (a->engines || !f->engines);

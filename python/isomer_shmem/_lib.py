@@ -54,7 +54,7 @@ class Coll(ctypes.Structure):
                 ("blocks", c_void_p), ("slot", c_int), ("engines", c_int), ("signals", c_void_p),
                 ("signal_value", c_void_p), ("chunk_bytes", c_size_t), ("scale", c_double), ("scale_from", c_void_p),
                 ("host_blocks", c_void_p), ("splits", c_void_p), ("same_place", c_int),
-                ("background", c_int), ("stage_bytes", c_size_t)]
+                ("background", c_int), ("stage_bytes", c_size_t), ("to_float", c_int)]
 
 
 # The first fields of Coll, up to `root`, in one step: ctypes takes as long for each of them.
@@ -65,6 +65,10 @@ assert COLL_HEAD.size == Coll.to.offset
 class HostBlocks(ctypes.Structure):
     _fields_ = [("send_bytes", c_void_p), ("send_offset", c_void_p), ("receive_bytes", c_void_p),
                 ("receive_offset", c_void_p)]
+
+
+class Splits(ctypes.Structure):
+    _fields_ = [("n", c_size_t), ("nelems", c_void_p), ("offset", c_void_p), ("dests", c_void_p), ("sources", c_void_p)]
 
 
 class DeviceError(ctypes.Structure):
@@ -79,7 +83,7 @@ class AddressInfo(ctypes.Structure):
 
 
 STRUCTS = {"shmemx_uniqueid_t": UniqueId, "shmemx_init_attr_t": InitAttr, "shmemx_coll_t": Coll,
-           "shmemx_host_blocks_t": HostBlocks, "shmemx_device_error_t": DeviceError,
+           "shmemx_host_blocks_t": HostBlocks, "shmemx_splits_t": Splits, "shmemx_device_error_t": DeviceError,
            "shmemx_address_info_t": AddressInfo}
 
 # name: (result, arguments). A shmemx_coll_t goes by its address, which ctypes passes on faster than a pointer.

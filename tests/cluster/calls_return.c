@@ -128,7 +128,7 @@ static void collective_calls(struct objects *o)
     const size_t sizes[] = {4, 4};
     const shmemx_blocks_t blocks = {NULL, NULL, NULL, NULL};
     const shmemx_host_blocks_t host_blocks = {NULL, NULL, NULL, NULL};
-    const shmemx_splits_t splits = {2, sizes, NULL};
+    const shmemx_splits_t splits = {2, sizes, NULL, NULL, NULL};
     shmemx_coll_t coll = shmemx_coll_of(99, world, o->device, o->device, 8, SHMEMX_UINT8);
     char *to = o->device, *from = o->device + BYTES / 2;
     FAILS(shmemx_coll_on_stream, NULL, o->stream);

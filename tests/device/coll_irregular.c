@@ -20,11 +20,15 @@ struct call {
     size_t nelems; /* BLOCKS: the most bytes of a block */
     const struct coll_team *team;
     bool in_place, packed, own; /* packed: offsets are NULL; own: memory that is symmetric on no member */
+    bool dests, sources, to_float; /* of splits, by engines */
+    size_t stage_bytes;
     unsigned shape, round; /* numbers from which sizes and data are made */
     struct buffer dest, source;
     size_t dest_shift, source_shift;
     size_t send_bytes[MOST_PES], send_offset[MOST_PES], receive_bytes[MOST_PES], receive_offset[MOST_PES];
     size_t n_splits, split_nelems[MOST_SPLITS], split_offset[MOST_SPLITS];
+    void *split_dest[MOST_SPLITS];
+    const void *split_source[MOST_SPLITS];
     shmemx_host_blocks_t blocks;
     shmemx_splits_t splits;
     shmemx_coll_t q;
@@ -35,6 +39,7 @@ struct state {
     struct call calls[IN_FLIGHT];
     struct check_random common; /* the same numbers on all PEs */
     shmemx_stream_t stream;
+    bool captures;
     bool nodes; /* then the order of sums is another one */
     unsigned wanted; /* calls */
     unsigned round;
@@ -54,6 +59,8 @@ static size_t dest_bytes(const struct call *c)
 {
     if (c->kind == BLOCKS)
         return members(c) * (c->nelems + GAP);
+    if (c->to_float)
+        return c->nelems * sizeof(float);
     return unit(c) * (c->kind == GATHER || c->kind == FCOLLECT || c->kind == ORDINARY ? members(c) : 1);
 }
 static size_t source_bytes(const struct call *c)
@@ -111,6 +118,32 @@ static void fill_splits(struct call *c, size_t most)
     c->splits.n = c->n_splits;
     c->splits.nelems = c->split_nelems;
     c->splits.offset = c->packed ? NULL : c->split_offset;
+    c->splits.dests = c->dests ? c->split_dest : NULL;
+    c->splits.sources = c->sources ? c->split_source : NULL;
+}
+
+/* Splits that lie apart are those of the buffer in descending order. */
+static size_t apart(const struct call *c, size_t i)
+{
+    return c->nelems - c->split_offset[i] - c->split_nelems[i];
+}
+static size_t dest_at(const struct call *c, size_t i)
+{
+    size_t at = c->dests ? apart(c, i) : c->split_offset[i];
+    return at * (c->kind == FCOLLECT ? members(c) : 1) * (c->to_float ? sizeof(float) : elem(c));
+}
+static size_t source_at(const struct call *c, size_t i) /* in elements */
+{
+    return (c->sources ? apart(c, i) : c->split_offset[i]) * (c->kind == SCATTERED ? members(c) : 1);
+}
+static void fill_addresses(struct call *c)
+{
+    for (size_t i = 0; i < c->n_splits; i++) {
+        c->split_dest[i] = c->split_nelems[i] > 0 ? (char *)buffer_data(&c->dest) + c->dest_shift + dest_at(c, i) : NULL;
+        c->split_source[i] = c->split_nelems[i] > 0
+                                 ? (char *)buffer_data(&c->source) + c->source_shift + source_at(c, i) * elem(c)
+                                 : NULL;
+    }
 }
 
 /* ---- images ---- */
@@ -146,13 +179,12 @@ static void fill_source(struct call *c)
 static void expect_splits(struct call *c, unsigned char *dest)
 {
     for (size_t i = 0; i < c->n_splits; i++) {
-        size_t n = c->split_nelems[i], at = c->split_offset[i], whole = at * members(c);
+        size_t n = c->split_nelems[i], from = source_at(c, i), at = dest_at(c, i);
         if (c->kind == SCATTERED)
-            values_reduce(c->type, c->op, c->team->world, c->team->n, c->round, whole + (size_t)c->team->me * n, n,
-                          dest + at * elem(c));
+            values_reduce_as(&values_types[c->to_float ? SHMEMX_FLOAT : c->type], c->type, c->op, c->team->world,
+                             c->team->n, c->round, from + (size_t)c->team->me * n, n, dest + at);
         for (int m = 0; m < c->team->n && c->kind == FCOLLECT; m++)
-            values_bytes(c->team->world[m], c->round, at * elem(c), n * elem(c),
-                         dest + (whole + (size_t)m * n) * elem(c));
+            values_bytes(c->team->world[m], c->round, from * elem(c), n * elem(c), dest + at + (size_t)m * n * elem(c));
     }
 }
 static void expect(struct call *c)
@@ -216,6 +248,12 @@ static void fill_call(struct state *s, struct call *c)
     c->q.root = c->root;
     c->q.host_blocks = c->kind == BLOCKS ? &c->blocks : NULL;
     c->q.splits = has_splits(c) ? &c->splits : NULL;
+    if (has_splits(c))
+        fill_addresses(c);
+    c->q.dest = c->dests ? NULL : c->q.dest;
+    c->q.source = c->sources ? NULL : c->q.source;
+    c->q.to_float = c->to_float;
+    c->q.stage_bytes = c->stage_bytes;
     snprintf(s->what, sizeof s->what, "%s, call %u: %zu of %s, op %d, root %d of %d, %s%s", names[c->kind], c->shape,
              c->nelems, t->name, c->op, c->root, c->team->n, c->in_place ? "in place " : "",
              c->packed ? "packed" : "with gaps");
@@ -231,6 +269,20 @@ static size_t random_size(struct state *s)
     if (x < 900) /* beside multiples of an inbox, times blocks of some number */
         return 8192 * (1 + x % 5) + odd - 1;
     return x < 970 ? 24576 * (1 + x % 3) + odd - 1 : MOST_BYTES - x % 50 * 16 - odd;
+}
+
+/* Of splits, most with what engines alone do, unless they are integers that they do not sum. */
+static void choose_engines(struct state *s, struct call *c)
+{
+    unsigned how = check_random_below(&s->common, 16);
+    bool sums = c->op == SHMEMX_SUM || c->op == SHMEMX_AVG || c->op == SHMEMX_SCALED_SUM;
+    c->dests = c->sources = c->to_float = false;
+    c->stage_bytes = has_splits(c) ? (size_t)device_number("SHMEM_TEST_STAGE", 0) : 0;
+    if (c->stage_bytes == 0 || s->captures || (c->kind == SCATTERED && (!sums || elem(c) == 1 || c->type == SHMEMX_INT16 || c->type == SHMEMX_UINT16)))
+        return;
+    c->dests = how % 2 != 0;
+    c->sources = how / 2 % 2 != 0;
+    c->to_float = how / 4 != 0 && c->kind == SCATTERED && (c->type == SHMEMX_HALF || c->type == SHMEMX_BFLOAT16);
 }
 
 static void random_call(struct state *s, struct call *c, int kind)
@@ -254,6 +306,9 @@ static void random_call(struct state *s, struct call *c, int kind)
     size_t alignment = elem(c) / values_types[c->type].parts;
     c->dest_shift = check_random_below(&s->common, 4) * alignment;
     c->source_shift = check_random_below(&s->common, 4) * alignment;
+    choose_engines(s, c);
+    if (c->to_float)
+        c->dest_shift *= 2;
     if (kind == BLOCKS)
         fill_blocks(c);
     if (has_splits(c))
@@ -279,6 +334,8 @@ static void destroy_arrays(struct call *c)
     memset(c->receive_offset, 0xee, sizeof c->receive_offset);
     memset(c->split_nelems, 0xee, sizeof c->split_nelems);
     memset(c->split_offset, 0xee, sizeof c->split_offset);
+    memset(c->split_dest, 0xee, sizeof c->split_dest);
+    memset(c->split_source, 0xee, sizeof c->split_source);
 }
 static void check(struct state *s, struct call *c, const char *how)
 {
@@ -311,6 +368,7 @@ static void test_random(struct state *s)
 static void test_graph(struct state *s, int first)
 {
     shmemx_graph_t graph;
+    s->captures = true;
     for (int i = 0; i < IN_FLIGHT; i++) {
         random_call(s, &s->calls[i], (first + i) % TESTED);
         prepare(&s->calls[i]);
@@ -330,6 +388,7 @@ static void test_graph(struct state *s, int first)
             check(s, &s->calls[i], "graph");
     }
     CHECK_EQ(shmemx_graph_destroy(graph), 0);
+    s->captures = false;
 }
 
 /* ---- the bits of allreduce, also where the order of nodes is another one than that of the values ---- */
@@ -387,7 +446,7 @@ static void test_refused(struct state *s)
 #define REFUSED(of_kind, change)                                                                                \
     do {                                                                                                        \
         shmemx_host_blocks_t b = {four, NULL, four, NULL};                                                      \
-        shmemx_splits_t p = {2, four, NULL};                                                                    \
+        shmemx_splits_t p = {2, four, NULL, NULL, NULL};                                                        \
         shmemx_coll_t q = shmemx_coll_of(of_kind, SHMEM_TEAM_WORLD, memory, memory + 4096, 16, SHMEMX_INT32);   \
         q.host_blocks = (of_kind) == SHMEMX_ALLTOALLV ? &b : NULL;                                              \
         q.splits = (of_kind) == SHMEMX_FCOLLECT || (of_kind) == SHMEMX_REDUCESCATTER ? &p : NULL;               \
@@ -422,6 +481,19 @@ static void test_refused(struct state *s)
     REFUSED(SHMEMX_FCOLLECT, q.source = memory + (size_t)me * 64);
     REFUSED(SHMEMX_REDUCESCATTER, q.nelems = 7);
     REFUSED(SHMEMX_REDUCESCATTER, q.op = SHMEMX_AVG);
+    void *dests[2] = {memory, memory + 1024};
+    REFUSED(SHMEMX_FCOLLECT, p.dests = dests); /* no stage */
+    REFUSED(SHMEMX_FCOLLECT, p.dests = dests; q.stage_bytes = 1000);
+    dests[1] = memory + 1025;
+    REFUSED(SHMEMX_FCOLLECT, p.dests = dests; q.stage_bytes = 1 << 20);
+    dests[1] = NULL;
+    REFUSED(SHMEMX_FCOLLECT, p.dests = dests; q.stage_bytes = 1 << 20);
+    REFUSED(SHMEMX_REDUCESCATTER, p.sources = (const void *const *)dests; q.stage_bytes = 1 << 20);
+    REFUSED(SHMEMX_FCOLLECT, q.to_float = 1; q.stage_bytes = 1 << 20);
+    REFUSED(SHMEMX_REDUCESCATTER, q.to_float = 1; q.stage_bytes = 1 << 20);
+    REFUSED(SHMEMX_REDUCESCATTER, q.to_float = 1; q.type = SHMEMX_HALF);
+    REFUSED(SHMEMX_REDUCESCATTER, q.to_float = 1; q.type = SHMEMX_HALF; q.op = SHMEMX_MAX);
+    REFUSED(SHMEMX_REDUCESCATTER, q.to_float = 2; q.type = SHMEMX_HALF);
 #undef REFUSED
 }
 

@@ -230,7 +230,7 @@ static void test_splits(struct host *h, size_t nelems, size_t most, int type, in
     const struct values_type *t = &values_types[type];
     bool reduces = op >= 0, packed = h->round % 2 == 0;
     shmemx_coll_t coll = begin(h, reduces ? SHMEMX_REDUCESCATTER : SHMEMX_FCOLLECT, nelems, type);
-    shmemx_splits_t splits = {fill_splits(h, nelems, most, packed, sizes, offset), sizes, packed ? NULL : offset};
+    shmemx_splits_t splits = {fill_splits(h, nelems, most, packed, sizes, offset), sizes, packed ? NULL : offset, NULL, NULL};
     unsigned char *source = (unsigned char *)(uintptr_t)coll.source;
     size_t bytes = nelems * t->bytes, to = reduces ? bytes : bytes * n;
     coll.splits = &splits;
@@ -386,7 +386,7 @@ static void test_refused(struct host *h)
     REFUSED(coll.kind = SHMEMX_ALLTOALLV);
     const size_t four[MEMBERS_MOST] = {4, 4, 4, 4, 4}, falling[] = {8, 4};
     shmemx_host_blocks_t blocks = {four, NULL, NULL, NULL};
-    shmemx_splits_t splits = {2, four, falling}, no_sizes = {2, NULL, NULL};
+    shmemx_splits_t splits = {2, four, falling, NULL, NULL}, no_sizes = {2, NULL, NULL, NULL, NULL};
     REFUSED(coll.host_blocks = &blocks);
     REFUSED(coll.kind = SHMEMX_ALLTOALLV; coll.host_blocks = &blocks);
     REFUSED(coll.splits = &splits);

@@ -117,7 +117,7 @@ static shmemx_host_blocks_t host_blocks(const size_t *send, const size_t *receiv
 }
 static shmemx_splits_t splits(size_t n)
 {
-    const shmemx_splits_t s = {n, few, NULL};
+    const shmemx_splits_t s = {n, few, NULL, NULL, NULL};
     return s;
 }
 #define WITH_HOST_BLOCKS(name, send, receive, statement)                                                       \

@@ -268,8 +268,8 @@ static inline void values_scale(const struct values_type *t, int op, int members
 }
 
 /* Elements first .. first + n - 1 of all members' sources, combined in the order of `world`, their numbers there. */
-static inline void values_reduce(int type, int op, const int *world, int members, unsigned round, size_t first,
-                                 size_t n, unsigned char *out)
+static inline void values_reduce_as(const struct values_type *as, int type, int op, const int *world, int members,
+                                    unsigned round, size_t first, size_t n, unsigned char *out)
 {
     const struct values_type *t = &values_types[type];
     unsigned char bytes[VALUES_CHUNK * 8];
@@ -284,8 +284,13 @@ static inline void values_reduce(int type, int op, const int *world, int members
                 values_fold(t, values_folded(op), &sum, &next, some * t->parts);
         }
         values_scale(t, op, members, &sum, some);
-        values_encode(t, &sum, some * t->parts, out + at * t->bytes);
+        values_encode(as, &sum, some * t->parts, out + at * as->bytes);
     }
+}
+static inline void values_reduce(int type, int op, const int *world, int members, unsigned round, size_t first,
+                                 size_t n, unsigned char *out)
+{
+    values_reduce_as(&values_types[type], type, op, world, members, round, first, n, out);
 }
 
 #endif

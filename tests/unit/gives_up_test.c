@@ -286,7 +286,7 @@ static int call_host(const struct call *c)
     shmemx_host_blocks_t b = {bytes, NULL, bytes, NULL};
     for (int m = 0; m < PES; m++)
         bytes[m] = c->nelems * sizeof *dest;
-    shmemx_splits_t whole = {1, &c->nelems, NULL};
+    shmemx_splits_t whole = {1, &c->nelems, NULL, NULL, NULL};
     if (c->kind == SHMEMX_ALLTOALLV)
         q.host_blocks = &b;
     if (c->forced == splits)
@@ -446,7 +446,7 @@ static int call_otherwise(const struct call *c)
     q.slot = SLOT;
     if (c->forced == splits) {
         pieces[1] = c->nelems - pieces[0];
-        shmemx_splits_t s = {3, pieces, NULL};
+        shmemx_splits_t s = {3, pieces, NULL, NULL, NULL};
         q.splits = &s;
         rc = shmemx_coll_on_stream(&q, NULL);
     } else if (c->forced == messages) {

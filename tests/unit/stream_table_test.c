@@ -426,6 +426,17 @@ static void test_staged(void)
     f.op = SHMEMX_AVG; /* of 3 members */
     check_staged(t, &f, stage, "engines");
     check_staged(t, &f, own, "pipelined");
+    for (int apart = 0; apart < 2; apart++) { /* splits that lie apart are for engines alone */
+        (void)fake(&f, CALL_FCOLLECT_SPLITS, 64 * mib, 2, 0);
+        f.apart = apart != 0;
+        check_staged(t, &f, stage, apart ? "engines_staged" : "staged");
+        (void)fake(&f, CALL_REDUCESCATTER_SPLITS, 64 * mib, 2, 0);
+        f.apart = apart != 0;
+        f.type = SHMEMX_BFLOAT16;
+        check_staged(t, &f, stage, apart ? "engines" : "staged");
+    }
+    f.has = own;
+    CHECK(iso_stream_choose(t, &f).algorithm == NULL);
     iso_select_close(t);
 }
 

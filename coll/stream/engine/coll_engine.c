@@ -51,6 +51,8 @@ struct round {
     size_t bytes, source_stride;
     size_t part, total; /* part != 0: peer m gets `bytes` from m * part on, of `total`, */
     size_t dest_part;   /* at m * dest_part of dest */
+    bool splits;        /* `bytes` are those of a row from splits_at on */
+    size_t splits_at;
     char *own_dest;
     const char *own_source;
     size_t own_bytes;  /* 0: nothing to copy within this PE */
@@ -138,7 +140,57 @@ static void plan(struct round *r)
     r->streams = ISO_MIN(r->most, peers * r->each);
 }
 
+/* ---- splits: as parts of a row of the stage, each at a unit of 16 bytes, as sums need it ---- */
+
+struct row_part {
+    size_t next, end; /* the split behind it; where it ends in a block, in elements */
+    size_t at, bytes; /* in a row */
+    const char *source;
+    char *dest;
+};
+
+/* part is {0} before the first one. */
+static bool next_part(const struct stream_call *c, struct row_part *part)
+{
+    const shmemx_splits_t *s = c->call.coll->splits;
+    size_t elem = c->call.elem_bytes, n = (size_t)c->args.h.n_pes, i = part->next++;
+    if (i >= s->n)
+        return false;
+    bool gathers = c->call.kind == CALL_FCOLLECT_SPLITS;
+    size_t begin = s->offset != NULL ? s->offset[i] : part->end;
+    part->end = begin + s->nelems[i];
+    part->at = (part->at + part->bytes + 15) / 16 * 16;
+    part->bytes = s->nelems[i] * elem;
+    part->source = s->sources != NULL ? (const char *)s->sources[i] : c->args.source + begin * elem * (gathers ? 1 : n);
+    part->dest = s->dests != NULL ? (char *)s->dests[i]
+                                  : c->args.dest + begin * (gathers ? elem * n : c->args.to_float != 0 ? 4 : elem);
+    return true;
+}
+
+/* The next part that has bytes in [from, end) of a row: *cut is these, the addresses still those of the part. */
+static bool next_cut(const struct stream_call *c, struct row_part *part, size_t from, size_t end, struct row_part *cut)
+{
+    while (next_part(c, part)) {
+        *cut = *part;
+        cut->at = ISO_MAX(part->at, from);
+        if (part->bytes > 0 && cut->at < end && part->at + part->bytes > cut->at) {
+            cut->bytes = ISO_MIN(part->at + part->bytes, end) - cut->at;
+            return true;
+        }
+    }
+    return false;
+}
+
 /* ---- copies ---- */
+
+/* What member m gets of a row, in [from, end) of it. */
+static void send_splits(struct round *r, char *dest, int m, size_t from, size_t end, unsigned stream)
+{
+    struct row_part part = {0}, cut;
+    size_t each = r->c.call.kind == CALL_FCOLLECT_SPLITS ? 0 : (size_t)m;
+    while (next_cut(&r->c, &part, from, end, &cut))
+        copy(r, dest + (cut.at - from), cut.source + each * part.bytes + (cut.at - part.at), cut.bytes, stream);
+}
 
 static void send_signal(struct round *r, int m, size_t u, unsigned stream)
 {
@@ -156,7 +208,10 @@ static void send_unit(struct round *r, int i, size_t u)
         bytes = 0;
     else if (r->part != 0)
         bytes = ISO_MIN(r->bytes, r->total - part_at);
-    if (at < bytes)
+    if (at < bytes && r->splits)
+        send_splits(r, near(r, r->c.dest_range, r->segment, r->dest, m) + at, m, r->splits_at + at,
+                    r->splits_at + ISO_MIN(at + r->unit, bytes), stream);
+    else if (at < bytes)
         copy(r, near(r, r->c.dest_range, r->segment, r->dest, m) + (size_t)m * r->dest_part + at,
              r->source + (size_t)m * (r->part + r->source_stride) + at, ISO_MIN(r->unit, bytes - at), stream);
     send_signal(r, m, u, stream);
@@ -359,6 +414,12 @@ static size_t members_of(const struct stream_call *c) { return (size_t)c->args.h
 size_t iso_engine_row(const struct stream_call *c)
 {
     size_t n = members_of(c), units = (c->args.bytes + 15) / 16;
+    struct row_part part = {0};
+    if (c->call.coll->splits != NULL) {
+        while (next_part(c, &part))
+            ;
+        return ISO_MAX(part.at + part.bytes, (size_t)1);
+    }
     return c->call.kind == SHMEMX_ALLREDUCE ? (units + n - 1) / n * 16 : c->args.bytes;
 }
 
@@ -379,6 +440,7 @@ static bool begin_rows(struct rows *w, const struct stream_call *c, unsigned str
     w->each = iso_engine_row(c);
     w->row = iso_stage_row(stage->bytes, w->each, c->args.h.n_pes);
     w->at = w->bytes = 0;
+    w->r.splits = c->call.coll->splits != NULL;
     w->r.c.dest_range = stage;
     w->r.c.args.dest = w->stage;
     w->r.c.args.bytes = w->row;
@@ -401,7 +463,19 @@ static int send_rows(const struct rows *w, const char *source, size_t source_str
     r.source = source;
     r.source_stride = source_stride;
     r.bytes = bytes;
+    r.splits_at = w->at;
     return run(&r);
+}
+
+/* Of the piece, what has come from member m, or is here. */
+static void take_splits(struct rows *w, const struct stream_call *c, size_t m)
+{
+    struct row_part part = {0}, cut;
+    while (next_cut(c, &part, w->at, w->at + w->bytes, &cut)) {
+        size_t in = cut.at - part.at;
+        const char *from = w->stage + m * w->row + (cut.at - w->at);
+        copy(&w->r, cut.dest + m * part.bytes + in, m == (size_t)c->args.h.my_pe ? cut.source + in : from, cut.bytes, 0);
+    }
 }
 
 int iso_engine_fcollect_staged(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape)
@@ -417,7 +491,10 @@ int iso_engine_fcollect_staged(const struct stream_call *c, const struct select_
             return 1;
         for (size_t i = 0; i < n; i++) {
             size_t m = (me + i) % n;
-            copy(&w.r, c->args.dest + m * w.each + w.at, m == me ? mine : w.stage + m * w.row, w.bytes, 0);
+            if (w.r.splits)
+                take_splits(&w, c, m);
+            else
+                copy(&w.r, c->args.dest + m * w.each + w.at, m == me ? mine : w.stage + m * w.row, w.bytes, 0);
         }
         if (w.r.rc != 0)
             return 1;
@@ -434,6 +511,24 @@ static int sum_rows(const struct rows *w, const struct stream_call *c, gpu_kerne
     return s.args.bytes > 0 ? iso_stream_launch(&s, sum, shape, false) : 0;
 }
 
+/* The same of the piece of each split. */
+static int sum_splits(const struct rows *w, const struct stream_call *c, gpu_kernel sum, struct select_shape shape)
+{
+    struct row_part part = {0}, cut;
+    struct stream_call s = *c;
+    struct rows of_part = *w;
+    int rc = 0;
+    while (rc == 0 && next_cut(c, &part, w->at, w->at + w->bytes, &cut)) {
+        size_t in = cut.at - part.at;
+        of_part.stage = w->stage + (cut.at - w->at);
+        s.args.source = cut.source + (size_t)c->args.h.my_pe * part.bytes + in;
+        s.args.dest = cut.dest + (c->args.to_float != 0 ? 2 * in : in);
+        s.args.bytes = cut.bytes;
+        rc = sum_rows(&of_part, &s, sum, shape);
+    }
+    return rc;
+}
+
 int iso_engine_reducescatter(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape)
 {
     struct rows w;
@@ -441,6 +536,10 @@ int iso_engine_reducescatter(const struct stream_call *c, const struct select_al
     int rc = begin_rows(&w, c, 1) ? 0 : 1;
     while (rc == 0 && next_piece(&w)) {
         rc = send_rows(&w, c->args.source + w.at, c->args.source_stride, w.bytes);
+        if (w.r.splits) {
+            rc = rc == 0 ? sum_splits(&w, c, iso_stream_sum_of(a, &c->facts), shape) : rc;
+            continue;
+        }
         own.args.source = c->args.source + (size_t)c->args.h.my_pe * c->args.source_stride + w.at;
         own.args.dest = c->args.dest + w.at;
         own.args.bytes = w.bytes;

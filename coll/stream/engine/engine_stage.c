@@ -20,7 +20,7 @@ size_t iso_stage_most(const struct stream_call *c)
 {
     const struct stream_stage *s = &c->slot->stage;
     size_t most = c->call.coll->stage_bytes;
-    if (c->call.coll->signals != NULL || c->facts.bytes < row_align) /* signals are stored behind pieces of dest */
+    if (c->call.coll->signals != NULL || (c->facts.bytes < row_align && !c->facts.apart)) /* behind pieces of dest */
         return 0;
     most = s->refused ? ISO_MIN(most, bytes_of(s)) : most;
     return iso_stage_row(most, 1, c->slot->handle.n_pes) > 0 ? most : 0;

@@ -401,6 +401,22 @@ PRIM_FN struct prim_vec16 isod_arrived_vec(const struct isod_stream_coll *what, 
     return isod_acc_vec(elem, &a);
 }
 
+/* Formats of 16 bits, as floats: `bytes` is what is left of the sums in memory, which are rounded nowhere. */
+PRIM_FN void isod_arrived_floats(const struct isod_stream_coll *what, enum isod_elem elem, char *dest,
+                                 const struct isod_acc *sum, uint64_t bytes)
+{
+    struct isod_acc a = *sum;
+    bool divides = what->scaling == ISOD_SCALING_BY_MEMBERS;
+    if (divides)
+        isod_acc_scale(elem, &a, (double)what->h.n_pes, true);
+    else if (what->scaling == ISOD_SCALING_TIMES)
+        isod_acc_scale(elem, &a, what->scale_from != NULL ? *what->scale_from : what->scale, false);
+    struct prim_vec16 low = {{a.word[0], a.word[1]}}, high = {{a.word[2], a.word[3]}};
+    isod_unit_store(dest, low, bytes * 2);
+    if (bytes > 8)
+        isod_unit_store(dest + 16, high, bytes * 2 - 16);
+}
+
 /* Stream order has made it visible. dest may be source: a unit is stored by the thread that has loaded it. */
 PRIM_FN int isod_stream_arrived(const struct isod_stream_coll *what, enum isod_elem elem)
 {
@@ -408,6 +424,9 @@ PRIM_FN int isod_stream_arrived(const struct isod_stream_coll *what, enum isod_e
     if (!isod_stream_part(what, &w))
         return 0;
     const char *rows = what->brought + (w.source - what->source);
+    bool to_float = (elem == ISOD_ELEM_f16 || elem == ISOD_ELEM_bf16) && what->to_float != 0;
+    if (to_float)
+        w.dest += w.source - what->source;
     uint64_t size = prim_size(prim_group_block());
     for (uint64_t u = prim_rank(prim_group_block()); u < isod_units(w.bytes); u += size) {
         struct prim_vec16 mine = isod_unit_load(w.source + u * 16, w.bytes - u * 16);
@@ -421,7 +440,10 @@ PRIM_FN int isod_stream_arrived(const struct isod_stream_coll *what, enum isod_e
                     v[k] = prim_load16(rows + (uint64_t)(uint32_t)(first + k) * w.dest_stride + u * 16);
             isod_acc_batch(elem, &a, v, first, what->h.n_pes, ISOD_OP_sum_reduce);
         }
-        isod_unit_store(w.dest + u * 16, isod_arrived_vec(what, elem, &a), w.bytes - u * 16);
+        if (to_float)
+            isod_arrived_floats(what, elem, w.dest + u * 32, &a, w.bytes - u * 16);
+        else
+            isod_unit_store(w.dest + u * 16, isod_arrived_vec(what, elem, &a), w.bytes - u * 16);
     }
     return 0;
 }
