@@ -8,7 +8,7 @@ library has one sequence of calls for each slot, and the slot follows from the k
 import contextlib
 import threading
 import time
-from ctypes import byref
+from ctypes import addressof, byref, c_size_t, c_void_p
 
 import torch
 import torch.distributed as dist
@@ -16,7 +16,7 @@ import torch.distributed as dist
 from . import _lib
 from ._core import Core, bytes_of, new_like, plain, plain_dest
 from ._device import synchronize
-from ._lib import Coll, IsomerError
+from ._lib import Coll, IsomerError, Splits
 from ._work import IsomerWork, not_compiled, watch
 from .pool import RING_STEP, Ring, pool_of
 
@@ -44,6 +44,7 @@ class StreamCore(Core):
     def __init__(self, group, streams, one_slot):
         super().__init__(group.lease)
         lease, self._group, self._streams = group.lease, group, streams
+        self.streams = streams
         # The last of the library's slots: small numbers are the program's, for handles in kernels.
         self.rest = lease.world.lib.shmemx_slots() - 1 - len(KINDS)
         self.slots = {} if one_slot else {kind: slot for slot, kind in enumerate(KINDS, self.rest + 1)}
@@ -169,6 +170,31 @@ class StreamCore(Core):
             ring = self._pairs.rings[nbytes] = Ring(nbytes)
         return ring.take(self._group, self._streams, shape, dtype)
 
+    def parts(self, kind, parts, dest=0, source=0, reduction=None, background=False):
+        """An all-gather of bytes, or a reduce-scatter, of parts that lie apart, by copy engines."""
+        args = self._args
+        before, args.background, args.splits, args.to_float = (
+            args.background, background, addressof(parts.splits), parts.to_float)
+        try:
+            self.call(kind, dest, source, parts.nelems, parts.type, reduction.op if reduction is not None else 0)
+        finally:
+            args.background, args.splits, args.to_float = before, None, 0
+
+    def takes_parts(self, kind, parts):
+        """Whether copy engines carry such a call, alike on all members. Not before the first call of the kind."""
+        key = kind, parts.nelems, parts.type, parts.to_float
+        if key not in self._said:
+            here = torch.empty(4, device=self.streams.device).data_ptr()  # any memory
+            parts.lie(*[[here] * parts.n] * 2)
+            asked = Coll(kind=kind, team=self._team, nelems=parts.nelems, type=parts.type, scale=1.0,
+                         slot=self.slots.get(kind, self.rest), splits=addressof(parts.splits),
+                         stage_bytes=self._args.stage_bytes, to_float=parts.to_float)
+            said = _lib.text_of(lambda text, room: self.world.lib.shmemx_coll_explain(byref(asked), text, room))
+            if "made no call yet" in said:
+                return False
+            self._said[key] = ": engines" in said
+        return self._said[key]
+
     def says_engines(self, kind, dest, source, nelems, type, op=0):
         """Whether the library lets copy engines carry such a call of two addresses, by what it follows from alike on all
         members. Not before the first call of the kind."""
@@ -183,6 +209,23 @@ class StreamCore(Core):
                 return False
             self._said[key] = ": engines" in said
         return self._said[key]
+
+
+class Parts:
+    """Tensors that one call moves from where they lie to where they are wanted: elements of each, and the type."""
+
+    def __init__(self, sizes, type=_lib.UINT8, to_float=False):
+        self.n, self.nelems, self.type, self.to_float = len(sizes), sum(sizes), type, to_float
+        self._sizes = (c_size_t * self.n)(*sizes)
+        self._addresses = c_void_p * self.n
+        self.splits = Splits(self.n, addressof(self._sizes))
+
+    def lie(self, dests=None, sources=None):
+        """Addresses, until the next call of this."""
+        self._dests = self._addresses(*dests) if dests is not None else None
+        self._sources = self._addresses(*sources) if sources is not None else None
+        self.splits.dests = addressof(self._dests) if dests is not None else None
+        self.splits.sources = addressof(self._sources) if sources is not None else None
 
 
 @not_compiled
@@ -309,12 +352,14 @@ class Queue:
             finally:
                 self._under_way = None
 
-    def prepare(self):
-        """Makes the slots, as the first call of each kind would, and the group's stream. Collective."""
+    def prepare(self, kind=None):
+        """Makes the slots, as the first call of each kind would, and the group's stream. Collective. Of one kind: its
+        slot alone."""
         def body(core):
-            for slot in (core.rest, *core.slots.values()):
+            for slot in (core.rest, *core.slots.values()) if kind is None else (core.slots.get(kind, core.rest),):
                 self.world.check(self.world.lib.shmemx_slot_prepare(self._team, slot, 0))
-            core.call(_lib.SYNC)
+            if kind is None:
+                core.call(_lib.SYNC)
         self._own_stream()
         self._enqueue("prepare", body, None)
 

@@ -605,6 +605,50 @@ def fsdp_installed():
     fsdp(True)
 
 
+def fsdp_parts():
+    """Parameters and gradients without FSDP2's copies: the bits of the same steps with them, and of torch's own. The host
+    waits for no step, so memory is used again while the GPU is behind."""
+    import torch
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    import isomer_shmem
+    rank, size, device = start()
+    mesh = init_device_mesh("cuda", (size,))
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+
+    def steps(reshard, way):
+        torch.manual_seed(3)
+        with device:
+            model = torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.Linear(1024, 3001), torch.nn.ReLU(),
+                                                              torch.nn.Linear(3001, 1024)) for _ in range(6)))
+        for layer in model:
+            fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=reshard)
+        fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=reshard)
+        installed = isomer_shmem.fsdp.install(model, copies=way == "copies") if way != "torch" else None
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+        torch.manual_seed(rank)
+        values, losses = torch.randn(512, 1024, device=device, dtype=torch.bfloat16), []
+        for _ in range(12):
+            loss = model(values).float().square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.detach())
+        if way == "parts":
+            stats = installed.stats()
+            assert stats["by_parts"] >= 12 * 6 * 2, stats
+            print(stats, flush=True)
+        if installed is not None:
+            installed.remove()
+        return torch.cat([torch.stack(losses), *(parameter.full_tensor().flatten() for parameter in model.parameters())])
+    for reshard in (True, False):
+        expected = steps(reshard, "torch")
+        for way in ("copies", "parts", "parts"):
+            check(f"{way}, reshard {reshard}", steps(reshard, way), expected)
+    end()
+
+
 def ddp():
     import torch
     rank, size, device = start()
@@ -800,7 +844,7 @@ def killed_peer():
 
 
 TESTS = [first_call, reductions, reductions_async, moves, moves_async, large, host_tensors, streams, graphs,
-         messages, memory, pool, inference, fsdp, fsdp_installed, ddp, functional, compiled, triton_signal,
+         messages, memory, pool, inference, fsdp, fsdp_installed, fsdp_parts, ddp, functional, compiled, triton_signal,
          split, device_zero, device_id, groups, first_in_capture, beside_gloo, few_queues, late_peer, killed_peer]
 ALONE = ("few_queues", "late_peer", "killed_peer")  # in processes of their own, which end with the test
 DIES = {"killed_peer": -signal.SIGKILL}  # how the last rank ends

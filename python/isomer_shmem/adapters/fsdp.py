@@ -6,18 +6,22 @@
     installed.remove()
 
 All-gathers run in place, in buffers that peers reach by pointer. On GPUs, copy engines carry the large ones of a group
-on one node, so that they take no compute units from the matrix products beside them. The operator is torch's own: AVG,
-or a sum with a factor. On a GPU, calls go into the streams that torch has made current for them.
+on one node, so that they take no compute units from the matrix products beside them; and parameters and gradients move
+without FSDP2's copies (_parts.py). The operator is torch's own: AVG, or a sum with a factor. On a GPU, calls go into the
+streams that torch has made current for them.
 """
 import contextlib
+import functools
 import math
+import warnings
+import weakref
 
 import torch
 import torch.distributed as dist
 from torch.distributed import ReduceOp
 from torch.distributed.fsdp import FSDPModule
 
-from . import _lib
+from . import _lib, _parts
 from ._core import reduction_of
 from ._device import streams_of
 from .memory import check_device
@@ -37,7 +41,8 @@ class _Adapter:
     def __init__(self, options, group, background):
         self.background = background
         self.group = group_of(group) if group is not None else None
-        self.calls = self.nbytes = self.by_engines = 0
+        self.calls = self.nbytes = self.by_engines = self.by_parts = 0
+        self.plans, self.direct = {}, None  # of _parts
         self._options = options(), options()  # of calls, asynchronous ones last
         self._options[0].asyncOp = False
 
@@ -59,9 +64,16 @@ class _Adapter:
     def _beside(self, group):
         return background(group, True) if self.background else contextlib.nullcontext()
 
-    def _counted(self, nbytes, by_engines, work, async_op):
+    def count(self, nbytes, by_engines, by_parts=False):
+        self.by_parts += by_parts
         self.calls, self.nbytes, self.by_engines = self.calls + 1, self.nbytes + nbytes, self.by_engines + by_engines
-        return ended(work, async_op)
+
+    def core_for_parts(self, group, device):
+        """What moves parts that lie apart for this group, or None."""
+        core = self._core(device) if self.room is not None else None
+        return core if core is not None and core.n > 1 and group_of(group) is self.group else None
+
+    room = None  # has it where torch's private parts are those that are known
 
 
 class AllGather(_Adapter, _AllGather):
@@ -70,6 +82,7 @@ class AllGather(_Adapter, _AllGather):
 
     def __init__(self, group=None, background=True):
         super().__init__(dist.distributed_c10d.AllgatherOptions, group, background)
+        self.plans, self._frees = weakref.WeakKeyDictionary(), []
 
     def allocate(self, size, *, dtype, device):
         core, nbytes = self._core(device), math.prod(size) * dtype.itemsize
@@ -82,7 +95,30 @@ class AllGather(_Adapter, _AllGather):
             work = group_of(group).all_gather_single(output_tensor, input_tensor, self._options[async_op])
             by_engines = core is not None and core.says_engines(
                 _lib.FCOLLECT, output_tensor.data_ptr(), input_tensor.data_ptr(), input_tensor.nbytes, _lib.UINT8)
-        return self._counted(output_tensor.nbytes, by_engines, work, async_op)
+        self.count(output_tensor.nbytes, by_engines)
+        return ended(work, async_op)
+
+    def free_by(self, params):
+        """The last one of a group lets the memory of all of them go."""
+        def let():
+            tensors = [tensor for param in params for tensor in param.all_gather_outputs]
+            if tensors and any(tensor.untyped_storage().size() for tensor in tensors):
+                self.room.let(tensors)
+            for param in params:
+                for tensor in param._unsharded_inner_tensors:
+                    tensor.untyped_storage().resize_(0)
+        for param in params:
+            param.free_unsharded_param = let if param is params[-1] else _nothing
+            self._frees.append(weakref.ref(param))
+
+    def close(self):
+        for param in filter(None, (each() for each in self._frees)):
+            vars(param).pop("free_unsharded_param", None)
+        self._frees, self.room = [], None
+
+
+def _nothing():
+    """Another parameter of the group does it."""
 
 
 class ReduceScatter(_Adapter, _ReduceScatter):
@@ -92,6 +128,11 @@ class ReduceScatter(_Adapter, _ReduceScatter):
         super().__init__(dist.ReduceScatterOptions, group, background)
 
     def allocate(self, size, *, dtype, device):
+        if self.direct is not None:
+            first, self.direct.is_begun = not self.direct.is_begun, True
+            # What would be copied into is no memory; a write to it fails.
+            return torch.empty(1, dtype=dtype, device=device).expand(size) if first else torch.empty(
+                size, dtype=dtype, device=device)
         core = self._core(device)
         if core is not None and size:
             anywhere = torch.empty(size, dtype=dtype, device=device)  # engines read any memory
@@ -110,10 +151,14 @@ class ReduceScatter(_Adapter, _ReduceScatter):
         options, nbytes = self._options[async_op], input_tensor.nbytes
         options.reduceOp = op
         core = self._core(input_tensor.device)
+        if self.direct is not None:
+            self.count(sum(gradient.nbytes for gradient in self.direct.held), True, True)
+            return _parts.scatter(self, self.direct, output_tensor, op, core)
         with self._beside(group):
             work = group_of(group).reduce_scatter_single(output_tensor, input_tensor, options)
             by_engines = core is not None and self._says_engines(core, input_tensor, output_tensor.numel(), op)
-        return self._counted(nbytes, by_engines, work, async_op)
+        self.count(nbytes, by_engines)
+        return ended(work, async_op)
 
 
 def _param_groups(module):
@@ -126,7 +171,7 @@ class Installed:
     """What install() has changed."""
 
     def __init__(self, model, background):
-        self._background = background
+        self._background, self._room = background, None
         self.all_gathers, self.reduce_scatters, self._before = {}, {}, []  # the first two by group
         self.device = torch.device("cpu")
         for module in model.modules():
@@ -141,12 +186,35 @@ class Installed:
             group = group_of(param_group._all_gather_process_group)  # collective now, and not in the first step
             scatters = group_of(param_group._reduce_scatter_process_group)
             self._before.append((param_group, param_group._all_gather_comm, param_group._reduce_scatter_comm))
+            for param in param_group.fsdp_params[:1]:
+                param._isomer_group = param_group
             param_group._all_gather_comm = self.all_gathers.setdefault(group, AllGather(group, self._background))
             param_group._reduce_scatter_comm = self.reduce_scatters.setdefault(
                 scatters, ReduceScatter(scatters, self._background))
 
+    def begin_parts(self):
+        """From now on without torch's copies, where engines carry calls. Collective."""
+        streams, reason = streams_of(group_of(None).lease.world), _parts.why_not()
+        if streams is None or streams.device.type != self.device.type:
+            return
+        if reason is not None:
+            _warn_of(reason)
+            return
+        self._room = _parts.Room(streams)
+        for kind, comms in ((_lib.FCOLLECT, self.all_gathers), (_lib.REDUCESCATTER, self.reduce_scatters)):
+            for comm in comms.values():
+                comm.group.queue().prepare(kind)  # what engines carry is known then
+                comm.room = self._room
+        _parts.begin(self)
+
     def remove(self):
         """Gives each module what it had before. Not collective, but on all ranks between the same steps."""
+        if self._room is not None:
+            _parts.end(self)
+            for all_gather in self.all_gathers.values():
+                all_gather.close()
+            self._room.close()
+            self._room = None
         for param_group, all_gather, reduce_scatter in self._before:
             param_group._all_gather_comm, param_group._reduce_scatter_comm = all_gather, reduce_scatter
         self._before = []
@@ -162,14 +230,24 @@ class Installed:
                 "reduce_scatters": sum(each.calls for each in scatters),
                 "reduce_scatter_bytes": sum(each.nbytes for each in scatters),
                 "by_engines": sum(each.by_engines for each in (*gathers, *scatters)),
+                "by_parts": sum(each.by_parts for each in (*gathers, *scatters)),
                 "buffers": pool.buffers + sum(ring.buffers for ring in rings),
                 "buffer_bytes": pool.nbytes + sum(ring.nbytes for ring in rings),
                 "most_busy": pool.most_busy + sum(ring.most_busy for ring in rings)}
 
 
-def install(model, background=True):
+@functools.cache
+def _warn_of(reason):
+    warnings.warn(f"isomer_shmem.fsdp.install: torch {torch.__version__} has another {reason} than is known: FSDP2's copies "
+                  "stay", stacklevel=5)
+
+
+def install(model, background=True, copies=False):
     """Has all FSDP modules in `model` gather and scatter by Isomer. `background`: calls say that the model's products run
-    beside them (isomer_shmem.background). Collective over the default group: all ranks call
-    it, after fully_shard and before or between steps."""
+    beside them (isomer_shmem.background). `copies`: with those that FSDP2 makes of parameters and gradients. Collective
+    over the default group: all ranks call it with equal arguments, after fully_shard and before or between steps."""
     group_of(None)
-    return Installed(model, background)
+    installed = Installed(model, background)
+    if not copies:
+        installed.begin_parts()
+    return installed
