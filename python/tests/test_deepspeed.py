@@ -12,6 +12,7 @@ import deepspeed  # noqa: E402
 import torch._dynamo  # noqa: E402, F401 (here once, and not in each forked rank)
 import torch.distributed as dist  # noqa: E402
 
+import host_streams  # noqa: E402
 import isomer_shmem  # noqa: E402
 
 STEPS = 6
@@ -74,6 +75,26 @@ def train(backend, dtype, install):
     return result
 
 
+def train_on_streams(dtype):
+    """Gradients are reduced by parts, on streams of the CPU device, whose calls end before torch goes on."""
+    from isomer_shmem import _device, _parts, _stream
+    _parts.PARTS_BYTES, _device.for_tests = 0, host_streams.HostStreams
+    enqueue = _stream.StreamCore.call
+
+    def call(core, *arguments, **named):
+        enqueue(core, *arguments, **named)
+        core.settle()
+    _stream.StreamCore.call = call
+    begin("gloo")
+    installed = isomer_shmem.deepspeed.install()
+    with host_streams.on():
+        result = losses(dtype)
+    assert installed.stats()["reduce_scatters"] >= STEPS, installed.stats()
+    installed.remove()
+    assert deepspeed.runtime.zero.stage3.reduce_scatter_coalesced.__module__.startswith("deepspeed.")
+    return result
+
+
 def gloo(ranks, dtype):
     if dtype not in _of_gloo:
         _of_gloo[dtype] = ranks(2, train, "gloo", dtype, False, backend=None)
@@ -87,6 +108,11 @@ def test_zero3_as_gloo(ranks, backend, install, dtype):
     assert expected[0][0][-1] < expected[0][0][0] and expected[0][1] == expected[1][1]
     got = ranks(2, train, backend, dtype, install, backend=None)
     assert got == expected  # two summands have one order, and a gather moves bytes
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_zero3_by_parts_as_gloo(ranks, dtype):
+    assert ranks(2, train_on_streams, dtype, backend=None) == gloo(ranks, dtype)
 
 
 def rounds(backend):
