@@ -1,22 +1,38 @@
 /* SPDX-License-Identifier: MIT */
-/* What a matrix product loses beside a transfer: alone, beside our all-gather by copy engines, and beside bare copies
- * of the same bytes to the same places, which is what copy engines cost at the least. In turns, so that a disturbance
- * hits all of them. PE 0 prints one line of CSV for each, of the slowest PE: isomer,matmul,SIDE,n,us of a product
- * (median),its speed alone = 1 usage: overlap [n of n x n x n [products of a sample [bytes of a shard]]] */
+/* A collective beside a matrix product: what each loses. For each kind of call, as such and with `background`, and for
+ * bare copies of an all-gather's bytes, which is what copy engines cost at the least. PE 0 prints a line of CSV for each,
+ * medians of the slowest PE, samples in turns, so that a disturbance hits all of them:
+ *   isomer,KIND,HOW,bytes,n,us of a call alone,beside products,product's speed beside calls (alone 1),us that it loses a call
+ * What a call does not outlast is not measured: while a product is timed calls are under way, and the other way round.
+ * peers/overlap.py prints the same of NCCL.
+ * usage: overlap [n of n x n x n [products of a sample [bytes of the larger buffer [kind]]]] */
 #include "../../examples/matmul.h"
 
 #include <stdio.h>
 #include <time.h>
 
-enum { ALONE, ENGINES, COPIES, SIDES, TURNS = 9, MOST_PES = 64 };
-static const char *const sides[SIDES] = {"alone", "beside_engines", "beside_copies"};
+enum { TURNS = 5, MOST_PES = 64, WAYS = 11 };
+
+/* Of one call: bytes of the larger buffer are `all`; bfloat16 where it sums. */
+struct way {
+    const char *kind, *how;
+    int call, background; /* call < 0: bare copies */
+};
+static const struct way ways[WAYS] = {
+    {"fcollect", "plain", SHMEMX_FCOLLECT, 0},           {"fcollect", "background", SHMEMX_FCOLLECT, 1},
+    {"fcollect", "copies", -1, 0},                       {"reducescatter", "plain", SHMEMX_REDUCESCATTER, 0},
+    {"reducescatter", "background", SHMEMX_REDUCESCATTER, 1}, {"allreduce", "plain", SHMEMX_ALLREDUCE, 0},
+    {"allreduce", "background", SHMEMX_ALLREDUCE, 1},    {"alltoall", "plain", SHMEMX_ALLTOALL, 0},
+    {"alltoall", "background", SHMEMX_ALLTOALL, 1},      {"broadcast", "plain", SHMEMX_BROADCAST, 0},
+    {"broadcast", "background", SHMEMX_BROADCAST, 1},
+};
 
 struct bench {
     int me, pes, products;
-    size_t n, bytes; /* bytes: of a shard */
+    size_t n, bytes; /* bytes: of all blocks */
     uint16_t *a, *b;
     float *c;
-    char *all; /* symmetric, [pes][bytes] */
+    char *from, *to; /* symmetric */
     matmul_t by;
     shmemx_stream_t computes, moves[MOST_PES];
 };
@@ -36,40 +52,50 @@ static double now_us(void)
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
 }
 
-/* One all-gather's worth of transfers, in place. */
-static void move(struct bench *x, int side)
+static void move(struct bench *x, const struct way *w)
 {
-    char *shard = x->all + (size_t)x->me * x->bytes;
-    if (side == ENGINES) {
-        shmemx_coll_t gather = shmemx_coll_of(SHMEMX_FCOLLECT, SHMEM_TEAM_WORLD, x->all, shard, x->bytes, SHMEMX_UINT8);
-        gather.same_place = 1;
-        gather.engines = 1;
-        need(shmemx_coll_on_stream(&gather, x->moves[0]), "the all-gather");
+    size_t block = x->bytes / (size_t)x->pes;
+    if (w->call < 0) {
+        char *shard = x->to + (size_t)x->me * block;
+        for (int i = 1; i < x->pes; i++)
+            need(shmemx_putmem_on_stream(shard, x->from, block, (x->me + i) % x->pes, x->moves[i]), "a copy");
+        return;
     }
-    for (int i = 1; side == COPIES && i < x->pes; i++)
-        need(shmemx_putmem_on_stream(shard, shard, x->bytes, (x->me + i) % x->pes, x->moves[i]), "a copy");
+    int sums = w->call == SHMEMX_REDUCESCATTER || w->call == SHMEMX_ALLREDUCE;
+    int whole = w->call == SHMEMX_ALLREDUCE || w->call == SHMEMX_BROADCAST;
+    shmemx_coll_t q = shmemx_coll_of(w->call, SHMEM_TEAM_WORLD, x->to, x->from, (whole ? x->bytes : block) / (sums ? 2 : 1),
+                                     sums ? SHMEMX_BFLOAT16 : SHMEMX_UINT8);
+    q.same_place = 1;
+    q.background = w->background;
+    q.stage_bytes = x->bytes;
+    need(shmemx_coll_on_stream(&q, x->moves[0]), w->kind);
 }
 
-/* us of a product; `transfers` are under way from before the first product until after the last. */
-static double sample(struct bench *x, int side, int transfers)
+static void end_moves(struct bench *x)
+{
+    for (int i = 0; i < x->pes; i++)
+        need(shmemx_stream_synchronize(x->moves[i]), "the calls");
+}
+
+/* us of one of `calls` calls and of a product; timed are the calls, or the products. The others are under way. */
+enum timed { CALLS, PRODUCTS };
+static double sample(struct bench *x, const struct way *w, int calls, int products, enum timed timed)
 {
     shmem_barrier_all();
-    for (int i = 0; i < transfers; i++)
-        move(x, side);
-    double begin = now_us();
-    for (int i = 0; i < x->products; i++)
+    double begin = now_us(), us = 0;
+    for (int i = 0; i < calls; i++)
+        move(x, w);
+    for (int i = 0; i < products; i++)
         need(matmul(x->by, x->c, x->a, x->b, x->n, x->n, x->n), "a product");
+    if (timed == CALLS) {
+        end_moves(x);
+        us = (now_us() - begin) / calls;
+    }
     need(shmemx_stream_synchronize(x->computes), "the products");
-    double us = (now_us() - begin) / x->products;
-    for (int i = 0; i < x->pes; i++)
-        need(shmemx_stream_synchronize(x->moves[i]), "the transfers");
+    if (timed == PRODUCTS)
+        us = (now_us() - begin) / products;
+    end_moves(x);
     return us;
-}
-
-static int by_value(const void *x, const void *y)
-{
-    double a = *(const double *)x, b = *(const double *)y;
-    return (a > b) - (a < b);
 }
 
 static double slowest(double us)
@@ -80,25 +106,35 @@ static double slowest(double us)
     return all;
 }
 
-static void run(struct bench *x)
+static int by_value(const void *x, const void *y)
 {
-    double us[SIDES][TURNS], moved;
-    (void)sample(x, ALONE, 0);
-    double product = slowest(sample(x, ALONE, 0));
-    shmem_barrier_all();
-    double begin = now_us();
-    move(x, ENGINES);
-    need(shmemx_stream_synchronize(x->moves[0]), "the all-gather");
-    moved = slowest(now_us() - begin);
-    int transfers = 2 + (int)(2 * product * x->products / moved);
-    for (int turn = 0; turn < TURNS; turn++)
-        for (int side = 0; side < SIDES; side++)
-            us[side][turn] = slowest(sample(x, side, side != ALONE ? transfers : 0));
-    for (int side = 0; side < SIDES; side++)
-        qsort(us[side], TURNS, sizeof us[side][0], by_value);
-    for (int side = 0; side < SIDES && x->me == 0; side++)
-        printf("isomer,matmul,%s,%zu,%.1f,%.3f\n", sides[side], x->n, us[side][TURNS / 2],
-               us[ALONE][TURNS / 2] / us[side][TURNS / 2]);
+    double a = *(const double *)x, b = *(const double *)y;
+    return (a > b) - (a < b);
+}
+static double median(double *us)
+{
+    qsort(us, TURNS, sizeof *us, by_value);
+    return us[TURNS / 2];
+}
+
+/* `product`: us of one alone, about. */
+static void run(struct bench *x, const struct way *w, double product)
+{
+    double alone[TURNS], beside[TURNS], products[TURNS], beside_calls[TURNS];
+    (void)sample(x, w, 1, 0, CALLS); /* makes the slot */
+    double call = slowest(sample(x, w, 2, 0, CALLS));
+    int calls = 2 + (int)(product * x->products / call), lasting = 2 + (int)(3 * product * x->products / call);
+    for (int turn = 0; turn < TURNS; turn++) {
+        alone[turn] = slowest(sample(x, w, calls, 0, CALLS));
+        products[turn] = slowest(sample(x, w, 0, x->products, PRODUCTS));
+        beside[turn] = slowest(sample(x, w, calls, 3 * x->products, CALLS));
+        beside_calls[turn] = slowest(sample(x, w, lasting, x->products, PRODUCTS));
+    }
+    double speed = median(products) / median(beside_calls), us = median(beside);
+    if (x->me == 0)
+        printf("isomer,%s,%s,%zu,%zu,%.1f,%.1f,%.3f,%.1f\n", w->kind, w->how, x->bytes, x->n, median(alone), us, speed,
+               us * (1 - speed));
+    fflush(stdout);
 }
 
 int main(int argc, char **argv)
@@ -109,21 +145,27 @@ int main(int argc, char **argv)
     x.pes = shmem_n_pes();
     x.n = argc > 1 ? strtoull(argv[1], NULL, 0) : 4096;
     x.products = argc > 2 ? atoi(argv[2]) : 20;
-    x.bytes = argc > 3 ? strtoull(argv[3], NULL, 0) : (size_t)64 << 20;
+    x.bytes = argc > 3 ? strtoull(argv[3], NULL, 0) : (size_t)384 << 20;
     if (shmemx_device_init() != 0)
         return 77;
     need(x.pes > MOST_PES || x.products < 1, "the number of PEs, at most 64, or of products, at least 1,");
     need(shmemx_stream_create(&x.computes) || matmul_open(&x.by, x.computes), "the start");
     for (int i = 0; i < x.pes; i++)
         need(shmemx_stream_create(&x.moves[i]), "a stream");
+    x.bytes = x.bytes / (size_t)x.pes / 16 * 16 * (size_t)x.pes;
     x.a = (uint16_t *)shmemx_malloc(x.n * x.n * sizeof *x.a, SHMEMX_DEVICE);
     x.b = (uint16_t *)shmemx_malloc(x.n * x.n * sizeof *x.b, SHMEMX_DEVICE);
     x.c = (float *)shmemx_malloc(x.n * x.n * sizeof *x.c, SHMEMX_DEVICE);
-    x.all = (char *)shmemx_malloc((size_t)x.pes * x.bytes, SHMEMX_DEVICE);
-    need(x.a == NULL || x.b == NULL || x.c == NULL || x.all == NULL, "an allocation");
+    x.from = (char *)shmemx_calloc(1, x.bytes, SHMEMX_DEVICE);
+    x.to = (char *)shmemx_calloc(1, x.bytes, SHMEMX_DEVICE);
+    need(x.a == NULL || x.b == NULL || x.c == NULL || x.from == NULL || x.to == NULL, "an allocation");
     fill(x.a, x.n * x.n, a_of);
     fill(x.b, x.n * x.n, b_of);
-    run(&x);
+    (void)sample(&x, NULL, 0, 1, PRODUCTS);
+    double product = slowest(sample(&x, NULL, 0, x.products, PRODUCTS));
+    for (const struct way *w = ways; w < ways + WAYS; w++)
+        if (argc < 5 || strcmp(argv[4], w->kind) == 0)
+            run(&x, w, product);
     matmul_close(x.by);
     shmem_finalize();
     return 0;

@@ -1,34 +1,79 @@
 # SPDX-License-Identifier: MIT
-"""What a matmul loses beside a transfer, N GPUs: alone, beside copy-engine pushes to all peers, beside NCCL all-gather. usage: torchrun --nproc-per-node N overlap.py"""
-import os, torch, torch.distributed as dist
-import torch.distributed._symmetric_memory as sm
-all_gather_single = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # before torch 2.13
+"""A collective of NCCL beside a matrix product, as ../overlap.c measures ours, in lines like those.
+usage: torchrun --nproc-per-node N overlap.py [n of n x n x n [products of a sample [bytes of the larger buffer [kind]]]]"""
+import os
+import statistics
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+TURNS = 5
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-torch.cuda.set_device(rank); dev = torch.device("cuda", rank)
-dist.init_process_group("nccl", device_id=dev); g = dist.group.WORLD.group_name
-for n in (4096, 8192):
-    A = torch.randn(n, n, device=dev, dtype=torch.bfloat16); B = torch.randn(n, n, device=dev, dtype=torch.bfloat16); C = torch.empty_like(A)
-    sz = 32 << 20
-    S = sm.empty(world * sz, dtype=torch.bfloat16, device=dev); h = sm.rendezvous(S, g)
-    peers = [h.get_buffer((rank + p) % world, (world * sz,), torch.bfloat16) for p in range(1, world)]
-    mine = S[rank * sz:(rank + 1) * sz]; full = torch.empty(world * sz, dtype=torch.bfloat16, device=dev); part = torch.randn(sz, device=dev).to(torch.bfloat16)
-    streams = [torch.cuda.Stream() for _ in peers]; reps = 40 if n == 4096 else 10
-    def mm():
-        for _ in range(reps): torch.mm(A, B, out=C)
-    def t(side):
-        out = []
-        for r in range(6):
-            dist.barrier(); torch.cuda.synchronize()
-            a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            side(); a.record(); mm(); b.record(); torch.cuda.synchronize(); out.append(a.elapsed_time(b))
-        v = torch.tensor(sorted(out[1:])[2], device=dev); dist.all_reduce(v, dist.ReduceOp.MAX); return v.item() / reps
-    def ce():
-        for s, p in zip(streams, peers):
-            with torch.cuda.stream(s):
-                for _ in range(60): p[rank * sz:(rank + 1) * sz].copy_(mine, non_blocking=True)
-    def nccl():
-        with torch.cuda.stream(streams[0]):
-            for _ in range(25): all_gather_single(full, part)
-    alone = t(lambda: None); c = t(ce); k = t(nccl)
-    if rank == 0: print(f"matmul {n}: alone {alone:.3f} ms, beside copy engines {alone/c:.3f} of its speed, beside NCCL all-gather {alone/k:.3f}", flush=True)
+n, products, nbytes = (int(value) for value in (sys.argv[1:4] + ["4096", "20", str(384 << 20)][len(sys.argv) - 1:]))
+only = sys.argv[4] if len(sys.argv) > 4 else None
+on_gpu = torch.cuda.is_available()
+device = torch.device("cuda", rank) if on_gpu else torch.device("cpu")
+if on_gpu:
+    torch.cuda.set_device(device)
+dist.init_process_group("nccl" if on_gpu else "gloo")
+all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # before torch 2.13
+reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+elems = nbytes // 2 // world // 8 * 8 * world
+whole, other = (torch.zeros(elems, dtype=torch.bfloat16, device=device) for _ in range(2))
+part = torch.zeros(elems // world, dtype=torch.bfloat16, device=device)
+a, b = (torch.randn(n, n, device=device).to(torch.bfloat16) for _ in range(2))
+c = torch.empty_like(a)
+moves = torch.cuda.Stream() if on_gpu else None
+calls = {"fcollect": lambda: all_gather(whole, part), "reducescatter": lambda: reduce_scatter(part, whole),
+         "allreduce": lambda: dist.all_reduce(whole), "alltoall": lambda: dist.all_to_all_single(other, whole),
+         "broadcast": lambda: dist.broadcast(whole, 0)}
+
+
+def slowest(value):
+    value = torch.tensor([value], device=device)
+    dist.all_reduce(value, dist.ReduceOp.MAX)
+    return value.item()
+
+
+def sample(call, times, some, timed):
+    """us of one of the calls, or of one of some products. The others are under way."""
+    dist.barrier()
+    if on_gpu:
+        torch.cuda.synchronize()
+    begin, us = time.perf_counter(), 0
+    with torch.cuda.stream(moves):
+        for _ in range(times):
+            call()
+    for _ in range(some):
+        torch.mm(a, b, out=c)
+    if timed == "calls":
+        if on_gpu:
+            moves.synchronize()
+        us = (time.perf_counter() - begin) / times * 1e6
+    if on_gpu:
+        torch.cuda.current_stream().synchronize()
+    if timed == "products":
+        us = (time.perf_counter() - begin) / some * 1e6
+    if on_gpu:
+        torch.cuda.synchronize()
+    return slowest(us)
+
+
+sample(None, 0, 1, "products")
+product = sample(None, 0, products, "products")
+for kind, call in calls.items():
+    if only not in (None, kind):
+        continue
+    sample(call, 1, 0, "calls")
+    one = sample(call, 2, 0, "calls")
+    times, lasting = 2 + int(product * products / one), 2 + int(3 * product * products / one)
+    turns = [(sample(call, times, 0, "calls"), sample(call, 0, products, "products"),
+              sample(call, times, 3 * products, "calls"), sample(call, lasting, products, "products"))
+             for _ in range(TURNS)]
+    alone, mine, beside, theirs = (statistics.median(turn) for turn in zip(*turns))
+    if rank == 0:
+        print(f"{dist.get_backend()},{kind},plain,{2 * elems},{n},{alone:.1f},{beside:.1f},{mine / theirs:.3f},"
+              f"{beside * (1 - mine / theirs):.1f}", flush=True)
 dist.destroy_process_group()
