@@ -26,6 +26,7 @@ POLL_SECONDS = 0.0005
 # in pieces.
 STAGED_BYTES, PIECE_BYTES = 2 << 20, 32 << 20
 STAGE_BYTES = 1 << 30  # memory that a slot may take for a stage of copy engines
+PARTS_STAGE_BYTES = 256 << 20  # for calls of parts, which run beside a computation: it holds a piece of what goes by it
 
 
 def part_of(tensor, first, end):
@@ -173,12 +174,13 @@ class StreamCore(Core):
     def parts(self, kind, parts, dest=0, source=0, reduction=None, background=False):
         """An all-gather of bytes, or a reduce-scatter, of parts that lie apart, by copy engines."""
         args = self._args
-        before, args.background, args.splits, args.to_float = (
-            args.background, background, addressof(parts.splits), parts.to_float)
+        before = args.background, args.stage_bytes
+        args.background, args.stage_bytes = background, min(args.stage_bytes, PARTS_STAGE_BYTES)
+        args.splits, args.to_float = addressof(parts.splits), parts.to_float
         try:
             self.call(kind, dest, source, parts.nelems, parts.type, reduction.op if reduction is not None else 0)
         finally:
-            args.background, args.splits, args.to_float = before, None, 0
+            (args.background, args.stage_bytes), args.splits, args.to_float = before, None, 0
 
     def takes_parts(self, kind, parts):
         """Whether copy engines carry such a call, alike on all members. Not before the first call of the kind."""
@@ -188,7 +190,7 @@ class StreamCore(Core):
             parts.lie(*[[here] * parts.n] * 2)
             asked = Coll(kind=kind, team=self._team, nelems=parts.nelems, type=parts.type, scale=1.0,
                          slot=self.slots.get(kind, self.rest), splits=addressof(parts.splits),
-                         stage_bytes=self._args.stage_bytes, to_float=parts.to_float)
+                         stage_bytes=min(self._args.stage_bytes, PARTS_STAGE_BYTES), to_float=parts.to_float)
             said = _lib.text_of(lambda text, room: self.world.lib.shmemx_coll_explain(byref(asked), text, room))
             if "made no call yet" in said:
                 return False

@@ -179,10 +179,10 @@ class Odd(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.first, self.last = torch.nn.Linear(33, 17), torch.nn.Linear(17, 33, bias=False)
+        self.first, self.last = torch.nn.Linear(33, 170), torch.nn.Linear(170, 33, bias=False)
         self.scale = torch.nn.Parameter(torch.ones(1))
         self.cube = torch.nn.Parameter(torch.randn(5, 3, 2))
-        self.frozen = torch.nn.Parameter(torch.randn(7, 17), requires_grad=False)
+        self.frozen = torch.nn.Parameter(torch.randn(7, 170), requires_grad=False)
         self.unused = torch.nn.Parameter(torch.randn(3))
         self.same = self.first
 
@@ -250,6 +250,7 @@ def train_odd(shape, precision, changes, reshards, by_parts):
 def train_all_odd(shape, by_parts):
     from isomer_shmem import _device, _parts, _stream
     _parts.PARTS_BYTES, _device.for_tests = 0, host_streams.HostStreams
+    _stream.PARTS_STAGE_BYTES = 4096 * math.prod(shape)  # calls are of pieces
     enqueue = _stream.StreamCore.call
 
     def call(core, *arguments, **named):  # torch's operations on the CPU are in no stream
