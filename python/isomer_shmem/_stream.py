@@ -182,20 +182,33 @@ class StreamCore(Core):
         finally:
             (args.background, args.stage_bytes), args.splits, args.to_float = before, None, 0
 
+    def begin_parts(self, kind):
+        """Whether calls of parts can be made, alike on all members: by a first one, which makes the slot and its stage. A
+        stage that is there may fail to grow, and then serves as it is. Collective."""
+        if not self.has_engines():
+            return False
+        values, parts = torch.zeros(2, 4 * self.n, device=self.streams.device), Parts([4], _lib.FLOAT)
+        asked = self._asked_parts(kind, parts, *values)
+        status = self._coll_on_stream(addressof(asked), self._streams.handle(self._streams.current()))
+        self.keep(values)
+        return status == 0
+
     def takes_parts(self, kind, parts):
-        """Whether copy engines carry such a call, alike on all members. Not before the first call of the kind."""
+        """Whether copy engines carry such a call, alike on all members. Behind begin_parts."""
         key = kind, parts.nelems, parts.type, parts.to_float
         if key not in self._said:
-            here = torch.empty(4, device=self.streams.device).data_ptr()  # any memory
-            parts.lie(*[[here] * parts.n] * 2)
-            asked = Coll(kind=kind, team=self._team, nelems=parts.nelems, type=parts.type, scale=1.0,
-                         slot=self.slots.get(kind, self.rest), splits=addressof(parts.splits),
-                         stage_bytes=min(self._args.stage_bytes, PARTS_STAGE_BYTES), to_float=parts.to_float)
+            here = torch.empty(4, device=self.streams.device)  # any memory
+            asked = self._asked_parts(kind, parts, here, here)
             said = _lib.text_of(lambda text, room: self.world.lib.shmemx_coll_explain(byref(asked), text, room))
-            if "made no call yet" in said:
-                return False
             self._said[key] = ": engines" in said
         return self._said[key]
+
+    def _asked_parts(self, kind, parts, dest, source):
+        """Each part at the same place."""
+        parts.lie([dest.data_ptr()] * parts.n, [source.data_ptr()] * parts.n)
+        return Coll(kind=kind, team=self._team, nelems=parts.nelems, type=parts.type, scale=1.0,
+                    slot=self.slots.get(kind, self.rest), splits=addressof(parts.splits),
+                    stage_bytes=min(self._args.stage_bytes, PARTS_STAGE_BYTES), to_float=parts.to_float)
 
     def says_engines(self, kind, dest, source, nelems, type, op=0):
         """Whether the library lets copy engines carry such a call of two addresses, by what it follows from alike on all
@@ -354,16 +367,20 @@ class Queue:
             finally:
                 self._under_way = None
 
-    def prepare(self, kind=None):
-        """Makes the slots, as the first call of each kind would, and the group's stream. Collective. Of one kind: its
-        slot alone."""
+    def prepare(self):
+        """Makes the slots, as the first call of each kind would, and the group's stream. Collective."""
         def body(core):
-            for slot in (core.rest, *core.slots.values()) if kind is None else (core.slots.get(kind, core.rest),):
+            for slot in (core.rest, *core.slots.values()):
                 self.world.check(self.world.lib.shmemx_slot_prepare(self._team, slot, 0))
-            if kind is None:
-                core.call(_lib.SYNC)
+            core.call(_lib.SYNC)
         self._own_stream()
         self._enqueue("prepare", body, None)
+
+    def begin_parts(self, kind):
+        """As the core's, in its turn."""
+        answers = []
+        self._enqueue("prepare", lambda core: answers.append(core.begin_parts(kind)), None)
+        return answers[0]
 
     # ---- messages ----
 

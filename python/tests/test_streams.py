@@ -512,11 +512,14 @@ class Stalled:
 
 def no_room():
     """There is no symmetric memory for buffers: calls go on without, with a warning."""
-    from isomer_shmem import fsdp
+    from isomer_shmem import _lib, fsdp
     os.environ["SHMEM_LOCAL_SIZE"] = "1M"
     large(False, 1 << 30)
     rank, size = start()
     with host_streams.on():
+        queue = dist.group.WORLD.queue()
+        for kind in (_lib.FCOLLECT, _lib.REDUCESCATTER):  # nor for stages, and the job goes on
+            assert queue.core.has_engines() and not queue.begin_parts(kind)
         gather = fsdp.AllGather(dist.group.WORLD)
         with pytest.warns(UserWarning, match="no symmetric memory for a buffer"):
             kept = [check_gather(gather, rank, size, 1000, step) for step in range(3)]

@@ -30,7 +30,7 @@ class Installed:
     def __init__(self, backend, active):
         self.active, self.calls, self.nbytes, self._backend = active, 0, 0, backend
         self.scatters = self.scatter_nbytes = 0
-        self._stage3, self._plans, self._prepared = _stage3() if active else None, {}, set()
+        self._stage3, self._plans, self._begun = _stage3() if active else None, {}, {}
         if active and self._stage3 is None and dist.get_rank() == 0:
             warnings.warn("isomer_shmem.deepspeed.install: this version of DeepSpeed has another reduce_scatter_coalesced "
                           "than is known; it stays", stacklevel=3)
@@ -63,10 +63,9 @@ class Installed:
     def reduce_scatter_coalesced(self, tensors, group=None):
         """In the place of DeepSpeed's: the mean of each tensor, this rank's part of it."""
         queue = _queue_of(group, tensors)
-        if queue is not None and queue.core not in self._prepared:
-            queue.prepare(_lib.REDUCESCATTER)  # then it is known what engines carry
-            self._prepared.add(queue.core)
-        parts = self._plan(queue.core, tensors) if queue is not None else None
+        if queue is not None and queue not in self._begun:
+            self._begun[queue] = queue.begin_parts(_lib.REDUCESCATTER)
+        parts = self._plan(queue.core, tensors) if queue is not None and self._begun[queue] else None
         if parts is None:
             return self._coalesced_scatter(tensors, group)
         core, flat = queue.core, torch.empty(parts.nelems, dtype=tensors[0].dtype, device=tensors[0].device)

@@ -203,8 +203,7 @@ class Installed:
         self._room = _parts.Room(streams)
         for kind, comms in ((_lib.FCOLLECT, self.all_gathers), (_lib.REDUCESCATTER, self.reduce_scatters)):
             for comm in comms.values():
-                comm.group.queue().prepare(kind)  # what engines carry is known then
-                comm.room = self._room
+                comm.room = self._room if comm.group.queue().begin_parts(kind) else None
         _parts.begin(self)
 
     def remove(self):
