@@ -72,8 +72,10 @@ void iso_coll_run(enum coll_op op, struct team *team, const struct coll_work *w,
     }
     const struct select_algorithm *a = iso_host_choose(op, team, w);
     struct profile_span span = iso_profile_enter(PROFILE_COLLECTIVE, w->bytes);
-    if (ISO_UNLIKELY(span.block != NULL))
+    if (ISO_UNLIKELY(span.block != NULL)) {
         count_algorithm(&span, a, op, w->bytes);
+        iso_profile_count_team(&span, team->slot.index, w->bytes);
+    }
     if (ISO_LIKELY(team->n_pes > 1)) {
         struct flight flight = iso_flight_begin(team, call, op == COLL_COLLECT ? w->elem_bytes : w->bytes, w->root);
         a->run_host(&c, w);
@@ -96,6 +98,7 @@ void iso_host_count_barrier(struct team *team, const char *call)
         const struct select_algorithm *a = iso_host_choose(COLL_BARRIER, team, NULL);
         span.row = iso_profile_new_row(span.block, (uintptr_t)a->barrier, iso_select_host.kinds[COLL_BARRIER], a->name, 0);
     }
+    iso_profile_count_team(&span, team->slot.index, 0);
     iso_barrier_sync(team, call);
     iso_profile_end(&span);
 }

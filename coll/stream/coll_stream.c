@@ -6,6 +6,7 @@
 #include "coll_stream.h"
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
+#include "../../shmem/profile/profile.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -375,7 +376,10 @@ static int enqueue(const struct stream_call *c)
 
 int iso_stream_run(const struct stream_call *c)
 {
-    return iso_stream_note(c) == 0 && (c->slot == NULL || enqueue(c) == 0) ? 0 : 1;
+    struct profile_span span = iso_profile_enter(PROFILE_STREAM, c->facts.bytes);
+    int rc = iso_stream_note(c) == 0 && (c->slot == NULL || enqueue(c) == 0) ? 0 : 1;
+    iso_profile_leave(&span);
+    return rc;
 }
 
 /* ---- what it would do ---- */

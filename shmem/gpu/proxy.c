@@ -10,6 +10,7 @@
 #include "../../bootstrap/yield.h"
 #include "../collectives.h"
 #include "../node/wait.h"
+#include "../profile/profile.h"
 #include "../transport/order.h"
 #include "../transport/word.h"
 #include "device.h"
@@ -249,7 +250,9 @@ static unsigned serve(struct proxy *p, struct served *s)
         /* Acquire: pairs with the flag store in isod_ring_write; the entry, and data it names, were stored before. */
         if (__atomic_load_n(&e->seq, __ATOMIC_ACQUIRE) != s->next + 1)
             break;
+        struct profile_span span = iso_profile_enter(PROFILE_PROXY, 0);
         execute(p, s, e, &s->results[s->next % ISOD_RING_ENTRIES]);
+        iso_profile_leave(&span);
         s->next++;
         if (!iso_ctx_is_dirty(&p->ctx)) {
             iso_quiet(&p->ctx);

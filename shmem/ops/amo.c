@@ -29,10 +29,12 @@ static ISO_NOINLINE uint64_t amo_checked(struct target t, const void *addr, cons
     return before;
 }
 
-static ISO_NOINLINE uint64_t amo_slow(struct target t, const void *addr, const char *arg, struct amo op)
+/* `at`: what the fast half has found, NULL for nothing. */
+static ISO_NOINLINE uint64_t amo_slow(struct who who, int pe, char *at, const void *addr, const char *arg, struct amo op)
 {
-    char *at = iso_target_near_counting(&ISO->debug, &t, addr, op.bytes, op.bytes);
-    return iso_target_is_counted(PROFILE_ATOMIC, &t, at, op.bytes) ? direct(at, op) : amo_checked(t, addr, arg, op);
+    const struct target t = {who.ctx, who.call, pe};
+    return iso_target_is_counted(PROFILE_ATOMIC, &ISO->debug, &t, at, op.bytes) ? direct(at, op)
+                                                                                : amo_checked(t, addr, arg, op);
 }
 
 /* The value arrives later only without a pointer. */
@@ -59,8 +61,10 @@ ISO_INLINE void amo_nbi(const struct target *t, const void *addr, const char *ar
 
 ISO_INLINE uint64_t amo(const struct target *t, const void *addr, const char *arg, struct amo op)
 {
-    char *at = iso_target_near(t, addr, op.bytes, op.bytes);
-    return ISO_LIKELY(at != NULL) ? direct(at, op) : amo_slow(*t, addr, arg, op);
+    char *at = iso_target_seek(t, addr, op.bytes, op.bytes);
+    return ISO_LIKELY(at != NULL) && ISO_LIKELY(!ISO->odd_words)
+               ? direct(at, op)
+               : amo_slow(ISO_WHO(t), t->pe, at, addr, arg, op);
 }
 
 /* ---- stamps: the three ways a call ends ---- */

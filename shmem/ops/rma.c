@@ -21,79 +21,75 @@ static void move_nothing(const struct target *t)
 typedef void far_put(struct ctx *ctx, struct place to, const void *source, size_t len, const char *call);
 typedef void far_get(struct ctx *ctx, struct place from, void *dest, size_t len, const char *call);
 
-/* Arguments of the slow halves, two words each: so they travel in registers, and the fast halves store nothing. */
-struct who {
-    struct ctx *ctx;
-    const char *call;
-};
 struct sides {
     void *dest;
     const void *source;
 };
 
-static ISO_NOINLINE void put_checked(struct target t, void *dest, const void *source, size_t len, far_put *far)
+static ISO_NOINLINE void put_checked(struct who who, int pe, struct sides s, size_t len, far_put *far)
 {
+    const struct target t = {who.ctx, who.call, pe};
     struct profile_span span = iso_target_count(PROFILE_PUT, &t, len);
     if (len == 0) {
         move_nothing(&t);
     } else {
-        struct place to = iso_target_place(&t, dest, len, "dest");
-        iso_target_check_local(source, "source", t.call);
-        far(t.ctx, to, source, len, t.call);
+        struct place to = iso_target_place(&t, s.dest, len, "dest");
+        iso_target_check_local(s.source, "source", t.call);
+        far(t.ctx, to, s.source, len, t.call);
     }
     iso_profile_leave(&span);
 }
 
-static ISO_NOINLINE void put_slow(struct who who, int pe, struct sides s, size_t len, far_put *far)
+/* The last argument of a slow half: what the fast half has found, NULL for nothing. */
+static ISO_NOINLINE void put_slow(struct who who, int pe, struct sides s, size_t len, far_put *far, char *to)
 {
     const struct target t = {who.ctx, who.call, pe};
-    char *to = iso_target_near_counting(&ISO->careful, &t, s.dest, len, 1);
-    if (s.source != NULL && iso_target_is_counted(PROFILE_PUT, &t, to, len))
+    if (s.source != NULL && iso_target_is_counted(PROFILE_PUT, &ISO->careful, &t, to, len))
         iso_target_copy(to, s.source, len);
     else
-        put_checked(t, s.dest, s.source, len, far);
+        put_checked(who, pe, s, len, far);
 }
 
-static ISO_NOINLINE void get_checked(struct target t, void *dest, const void *source, size_t len, far_get *far)
+static ISO_NOINLINE void get_checked(struct who who, int pe, struct sides s, size_t len, far_get *far)
 {
+    const struct target t = {who.ctx, who.call, pe};
     struct profile_span span = iso_target_count(PROFILE_GET, &t, len);
     if (len == 0) {
         move_nothing(&t);
     } else {
-        struct place from = iso_target_place(&t, source, len, "source");
-        iso_target_check_local(dest, "dest", t.call);
-        far(t.ctx, from, dest, len, t.call);
+        struct place from = iso_target_place(&t, s.source, len, "source");
+        iso_target_check_local(s.dest, "dest", t.call);
+        far(t.ctx, from, s.dest, len, t.call);
     }
     iso_profile_leave(&span);
 }
 
-static ISO_NOINLINE void get_slow(struct who who, int pe, struct sides s, size_t len, far_get *far)
+static ISO_NOINLINE void get_slow(struct who who, int pe, struct sides s, size_t len, far_get *far, const char *from)
 {
     const struct target t = {who.ctx, who.call, pe};
-    char *from = iso_target_near_counting(&ISO->careful, &t, s.source, len, 1);
-    if (s.dest != NULL && iso_target_is_counted(PROFILE_GET, &t, from, len))
+    if (s.dest != NULL && iso_target_is_counted(PROFILE_GET, &ISO->careful, &t, from, len))
         iso_target_copy(s.dest, from, len);
     else
-        get_checked(t, s.dest, s.source, len, far);
+        get_checked(who, pe, s, len, far);
 }
 
 /* By pointer a put is complete when the copy ends: waiting costs nothing. */
 ISO_INLINE void put_by(const struct target *t, void *dest, const void *source, size_t len, far_put *far)
 {
-    char *to = iso_target_near_memory(t, dest, len, 1);
-    if (ISO_LIKELY(to != NULL) && ISO_LIKELY(source != NULL))
+    char *to = iso_target_seek(t, dest, len, 1);
+    if (ISO_LIKELY(to != NULL) && ISO_LIKELY(source != NULL) && ISO_LIKELY(!ISO->odd_memory))
         iso_target_copy(to, source, len);
     else
-        put_slow((struct who){t->ctx, t->call}, t->pe, (struct sides){dest, source}, len, far);
+        put_slow(ISO_WHO(t), t->pe, (struct sides){dest, source}, len, far, to);
 }
 
 ISO_INLINE void get_by(const struct target *t, void *dest, const void *source, size_t len, far_get *far)
 {
-    char *from = iso_target_near_memory(t, source, len, 1);
-    if (ISO_LIKELY(from != NULL) && ISO_LIKELY(dest != NULL))
+    const char *from = iso_target_seek(t, source, len, 1);
+    if (ISO_LIKELY(from != NULL) && ISO_LIKELY(dest != NULL) && ISO_LIKELY(!ISO->odd_memory))
         iso_target_copy(dest, from, len);
     else
-        get_slow((struct who){t->ctx, t->call}, t->pe, (struct sides){dest, source}, len, far);
+        get_slow(ISO_WHO(t), t->pe, (struct sides){dest, source}, len, far, from);
 }
 
 /* ---- p and g: one store, one load; up to 8 bytes whole, so that a wait may look at the object ---- */
@@ -123,13 +119,13 @@ ISO_INLINE void p_near(char *to, const void *value, size_t bytes)
         memcpy(to, value, bytes);
 }
 
-static ISO_NOINLINE void p_slow(struct target t, void *dest, const void *value, size_t bytes)
+static ISO_NOINLINE void p_slow(struct who who, int pe, struct sides s, size_t bytes, char *to)
 {
-    char *to = iso_target_near_counting(&ISO->debug, &t, dest, bytes, bytes <= 8 ? bytes : 1);
-    if (iso_target_is_counted(PROFILE_P, &t, to, bytes))
-        p_near(to, value, bytes);
+    const struct target t = {who.ctx, who.call, pe};
+    if (iso_target_is_counted(PROFILE_P, &ISO->debug, &t, to, bytes))
+        p_near(to, s.source, bytes);
     else
-        p_checked(t, dest, value, bytes);
+        p_checked(t, s.dest, s.source, bytes);
 }
 
 static ISO_NOINLINE void g_checked(struct target t, void *value, const void *source, size_t bytes)
@@ -151,11 +147,11 @@ static ISO_NOINLINE void g_checked(struct target t, void *value, const void *sou
 
 ISO_INLINE void p(const struct target *t, void *dest, const void *value, size_t bytes)
 {
-    char *to = iso_target_near(t, dest, bytes, bytes <= 8 ? bytes : 1);
-    if (ISO_LIKELY(to != NULL))
+    char *to = iso_target_seek(t, dest, bytes, bytes <= 8 ? bytes : 1);
+    if (ISO_LIKELY(to != NULL) && ISO_LIKELY(!ISO->odd_words))
         p_near(to, value, bytes);
     else
-        p_slow(*t, dest, value, bytes);
+        p_slow(ISO_WHO(t), t->pe, (struct sides){dest, value}, bytes, to);
 }
 
 ISO_INLINE void g_near(void *value, const char *from, size_t bytes)
@@ -166,22 +162,22 @@ ISO_INLINE void g_near(void *value, const char *from, size_t bytes)
         memcpy(value, from, bytes);
 }
 
-static ISO_NOINLINE void g_slow(struct target t, void *value, const void *source, size_t bytes)
+static ISO_NOINLINE void g_slow(struct who who, int pe, struct sides s, size_t bytes, const char *from)
 {
-    const char *from = iso_target_near_counting(&ISO->debug, &t, source, bytes, bytes <= 8 ? bytes : 1);
-    if (iso_target_is_counted(PROFILE_G, &t, from, bytes))
-        g_near(value, from, bytes);
+    const struct target t = {who.ctx, who.call, pe};
+    if (iso_target_is_counted(PROFILE_G, &ISO->debug, &t, from, bytes))
+        g_near(s.dest, from, bytes);
     else
-        g_checked(t, value, source, bytes);
+        g_checked(t, s.dest, s.source, bytes);
 }
 
 ISO_INLINE void g(const struct target *t, void *value, const void *source, size_t bytes)
 {
-    const char *from = iso_target_near(t, source, bytes, bytes <= 8 ? bytes : 1);
-    if (ISO_LIKELY(from != NULL))
+    const char *from = iso_target_seek(t, source, bytes, bytes <= 8 ? bytes : 1);
+    if (ISO_LIKELY(from != NULL) && ISO_LIKELY(!ISO->odd_words))
         g_near(value, from, bytes);
     else
-        g_slow(*t, value, source, bytes);
+        g_slow(ISO_WHO(t), t->pe, (struct sides){value, source}, bytes, from);
 }
 
 /* ---- strided: nblocks blocks of bsize elements; iput and iget are blocks of one element ---- */

@@ -15,55 +15,62 @@ struct target {
     int pe;           /* as the user gave it: in the context's team, unchecked */
 };
 
+/* What a target has besides its PE. The slow halves get their arguments by pairs of words, which travel in registers, so
+ * that the fast halves store nothing. */
+struct who {
+    struct ctx *ctx;
+    const char *call;
+};
+#define ISO_WHO(t) ((struct who){(t)->ctx, (t)->call})
+
+/* World PE of a target that is in range. */
+ISO_INLINE int iso_target_pe(const struct target *t)
+{
+    return t->ctx == &ISO->ctx_default ? t->pe : t->ctx->world_of[t->pe];
+}
+
 /* The fast half of iso_place: where this CPU loads and stores [addr, addr + len) of the target. NULL: the case is not
- * ordinary (PE out of range, not the heap or the data segment, no pointer, misaligned, not running, or `*odd`), and the
- * caller's slow half finds out. Calls no function, so that the callers are leaves. */
-ISO_INLINE char *iso_target_near_unless(const bool *odd, const struct target *t, const void *addr, size_t len,
-                                        size_t align)
+ * ordinary (PE out of range, not the heap or the data segment, no pointer, misaligned, not running), and the caller's
+ * slow half finds out. The caller asks for state.odd_words or odd_memory. Calls no function, so that callers are leaves. */
+ISO_INLINE char *iso_target_seek(const struct target *t, const void *addr, size_t len, size_t align)
 {
     const struct state *self = ISO;
     const struct segment *s = self->segments;
     if (ISO_UNLIKELY((unsigned)t->pe >= (unsigned)t->ctx->n_pes) ||
-        ISO_UNLIKELY((self->life != LIFE_RUNNING) | *odd | (((uintptr_t)addr & (align - 1)) != 0)))
+        ISO_UNLIKELY((self->life != LIFE_RUNNING) | (((uintptr_t)addr & (align - 1)) != 0)))
         return NULL;
     s += (size_t)((const char *)addr - s[SEGMENT_INDEX_DATA].base) < s[SEGMENT_INDEX_DATA].limit;
     size_t offset = (size_t)((const char *)addr - s->base);
     if (ISO_UNLIKELY(offset >= s->limit) || ISO_UNLIKELY(len > s->limit - offset))
         return NULL;
-    int pe = t->ctx == &ISO->ctx_default ? t->pe : t->ctx->world_of[t->pe];
-    char *cpu = __atomic_load_n(&s->peers[pe].cpu_ptr, __ATOMIC_RELAXED);
+    char *cpu = __atomic_load_n(&s->peers[iso_target_pe(t)].cpu_ptr, __ATOMIC_RELAXED);
     return ISO_LIKELY(cpu != NULL) ? cpu + offset : NULL;
 }
 
 /* For calls whose other side is a value. */
 ISO_INLINE char *iso_target_near(const struct target *t, const void *addr, size_t len, size_t align)
 {
-    return iso_target_near_unless(&ISO->odd_words, t, addr, len, align);
+    return ISO_LIKELY(!ISO->odd_words) ? iso_target_seek(t, addr, len, align) : NULL;
 }
 
 /* For calls whose other side is local memory: while a device runs that may be memory which the CPU cannot load. */
 ISO_INLINE char *iso_target_near_memory(const struct target *t, const void *addr, size_t len, size_t align)
 {
-    return iso_target_near_unless(&ISO->odd_memory, t, addr, len, align);
+    return ISO_LIKELY(!ISO->odd_memory) ? iso_target_seek(t, addr, len, align) : NULL;
 }
 
-/* Where calls are counted, that alone may be why a fast half was left: then its slow half looks once more, with the flag
- * that tells the other reasons, and asks here with what it has found. True: the call is counted, and is to be done there as
- * the fast half does it. False: the rest of the slow half does it, and counts it by iso_target_count .. iso_profile_leave;
- * it may be the turn of this call to be timed. */
-ISO_INLINE char *iso_target_near_counting(const bool *odd, const struct target *t, const void *addr, size_t len,
-                                          size_t align)
+/* Where calls are counted, that alone may be why a fast half was left: its slow half gets what the fast half has found, and
+ * asks here, `odd` being the flag of the other reasons. True: the call is counted, and is to be done there as the fast half
+ * does it. False: the rest of the slow half does it, and counts it by iso_target_count .. iso_profile_leave; it may be the
+ * turn of this call to be timed. */
+ISO_INLINE bool iso_target_is_counted(enum profile_call call, const bool *odd, const struct target *t, const char *near,
+                                      size_t len)
 {
-    return ISO->profile_life != 0 ? iso_target_near_unless(odd, t, addr, len, align) : NULL;
-}
-ISO_INLINE bool iso_target_is_counted(enum profile_call call, const struct target *t, const char *near, size_t len)
-{
-    return near != NULL &&
-           iso_profile_count(call, len, t->ctx == &ISO->ctx_default ? t->pe : t->ctx->world_of[t->pe]);
+    return near != NULL && !*odd && iso_profile_count(call, len, iso_target_pe(t));
 }
 ISO_INLINE struct profile_span iso_target_count(enum profile_call call, const struct target *t, size_t bytes)
 {
-    struct profile_span none = {NULL, 0, 0, NULL, 0, 0, 0};
+    struct profile_span none = {NULL, 0, 0, NULL, NULL, 0, 0, 0};
     return ISO->profile != NULL ? iso_profile_begin_to(call, bytes, t->ctx, t->pe) : none;
 }
 

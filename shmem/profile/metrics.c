@@ -4,6 +4,7 @@
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
 #include "../state/alloc.h"
+#include "../transport/transport.h"
 #include "page.h"
 #include "profile.h"
 
@@ -25,7 +26,7 @@ struct metrics {
 
 static const struct metric {
     const char *name, *type, *help;
-    size_t offset; /* in struct profile_count */
+    size_t offset; /* in struct profile_count; profile_team */
     double scale;
 } by_call[] = {
     {"isomer_calls_total", "counter", "calls made", offsetof(struct profile_count, count), 1},
@@ -36,6 +37,29 @@ static const struct metric {
      offsetof(struct profile_count, waited_ns), 1e-9},
     {"isomer_longest_wait_seconds", "gauge", "the longest such wait", offsetof(struct profile_count, longest_ns), 1e-9},
 };
+
+static const struct metric by_team[] = {
+    {"isomer_team_calls_total", "counter", "collectives on the host, by team", offsetof(struct profile_team, count), 1},
+    {"isomer_team_bytes_total", "counter", "their bytes", offsetof(struct profile_team, bytes), 1},
+    {"isomer_team_seconds_total", "counter", "time in them", offsetof(struct profile_team, ns), 1e-9},
+    {"isomer_team_wait_seconds_total", "counter", "of it in waits that outlasted their spinning",
+     offsetof(struct profile_team, waited_ns), 1e-9},
+};
+
+/* Of those that have called. */
+static void write_teams(FILE *out, const struct profile_block *sum)
+{
+    for (size_t m = 0; m < sizeof by_team / sizeof by_team[0]; m++) {
+        const struct metric *metric = &by_team[m];
+        fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", metric->name, metric->help, metric->name, metric->type);
+        for (int i = 0; i < PROFILE_TEAMS; i++) {
+            const char *team = (const char *)&sum->teams[i];
+            if (sum->teams[i].count > 0)
+                fprintf(out, "%s{pe=\"%d\",team=\"%s\"} %.9g\n", metric->name, ISO->my_pe, iso_profile_team_name(i),
+                        (double)*(const uint64_t *)(const void *)(team + metric->offset) * metric->scale);
+        }
+    }
+}
 
 static void write_metrics(FILE *out, const struct profile_block *sum)
 {
@@ -50,11 +74,27 @@ static void write_metrics(FILE *out, const struct profile_block *sum)
                     (double)*(const uint64_t *)(const void *)(count + metric->offset) * metric->scale);
         }
     }
-    fprintf(out, "# HELP isomer_heap_bytes symmetric heap in use\n# TYPE isomer_heap_bytes gauge\n"
-                 "isomer_heap_bytes{pe=\"%d\"} %zu\n"
-                 "# HELP isomer_heap_most_bytes its high-water mark\n# TYPE isomer_heap_most_bytes gauge\n"
-                 "isomer_heap_most_bytes{pe=\"%d\"} %zu\n",
-            self->my_pe, heap.used, self->my_pe, heap.most);
+    const struct transport_counts net = iso_transport_count();
+    const struct single {
+        const char *name, *type, *help;
+        double value;
+    } singles[] = {
+        {"isomer_heap_bytes", "gauge", "symmetric heap in use", (double)heap.used},
+        {"isomer_heap_most_bytes", "gauge", "its high-water mark", (double)heap.most},
+        {"isomer_heap_objects", "gauge", "objects in it", (double)heap.objects},
+        {"isomer_network_posts_total", "counter", "operations given to the network", (double)net.posts},
+        {"isomer_network_refused_total", "counter", "of them not at once, for want of room", (double)net.refused},
+        {"isomer_network_retries_total", "counter", "attempts to post them in vain", (double)net.retries},
+        {"isomer_network_credit_waits_total", "counter", "operations that waited for a credit or for room",
+         (double)net.credit_waits},
+        {"isomer_network_waits_total", "counter", "waits for the network", (double)net.waits},
+        {"isomer_network_wait_seconds_total", "counter", "time in them", (double)net.waited_ns / 1e9},
+        {"isomer_network_longest_wait_seconds", "gauge", "the longest", (double)net.longest_ns / 1e9},
+    };
+    for (size_t i = 0; i < sizeof singles / sizeof singles[0]; i++)
+        fprintf(out, "# HELP %s %s\n# TYPE %s %s\n%s{pe=\"%d\"} %.9g\n", singles[i].name, singles[i].help, singles[i].name,
+                singles[i].type, singles[i].name, self->my_pe, singles[i].value);
+    write_teams(out, sum);
 }
 
 static void write_file(struct metrics *m)

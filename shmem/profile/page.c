@@ -17,16 +17,27 @@
 #include <string.h>
 
 enum { MOST_PAIRS = 8, MOST_ROWS = 12 }; /* lines of the page */
+enum { GROWTH_RISES = 4 };               /* a heap that rose so often, and was never freed, grows */
 #define HOT 0.5                          /* a PE that has more than this share of all bytes, of 4 PEs or more, is hot */
 #define LATE 0.2                         /* a PE that waits less than this share of what the others do came last */
+#define STORM 0.3                        /* a network that did not take more than this share of the posts at once */
+#define SLOW_WAIT_S 1e-3                 /* of the network, on average; with SLOW_SHARE of the job in them it is slow */
+#define SLOW_SHARE 0.2
+
+/* Calls with a peer of all kinds. */
+struct page_peer {
+    uint64_t calls, bytes;
+};
 
 /* Of one PE; words only. */
 struct page_pe {
     uint64_t ns; /* since shmem_init */
-    uint64_t heap_most, heap_cap;
+    uint64_t heap_most, heap_cap, heap_used, heap_objects, heap_rises;
+    struct transport_counts network;
     struct profile_count calls[PROFILE_CALLS];
     struct profile_row rows[PROFILE_ROWS];
-    struct profile_peer peers[]; /* [n_pes] */
+    struct profile_team teams[PROFILE_TEAMS];
+    struct page_peer peers[]; /* [n_pes] */
 };
 
 struct page {
@@ -38,7 +49,7 @@ struct page {
 
 static size_t pe_bytes(void)
 {
-    return sizeof(struct page_pe) + (size_t)ISO->n_pes * sizeof(struct profile_peer);
+    return sizeof(struct page_pe) + (size_t)ISO->n_pes * sizeof(struct page_peer);
 }
 
 static const struct page_pe *of(const struct page *page, int pe)
@@ -59,9 +70,18 @@ static bool take_own(struct page_pe *mine)
     mine->ns = iso_wait_now_ns() - self->profile->began_ns;
     mine->heap_most = heap.most;
     mine->heap_cap = heap.cap;
+    mine->heap_used = heap.used;
+    mine->heap_objects = heap.objects;
+    mine->heap_rises = heap.rises;
+    mine->network = iso_transport_count();
     memcpy(mine->calls, sum->calls, sizeof mine->calls);
     memcpy(mine->rows, sum->rows, sizeof mine->rows);
-    memcpy(mine->peers, sum->peers, (size_t)self->n_pes * sizeof *mine->peers);
+    memcpy(mine->teams, sum->teams, sizeof mine->teams);
+    for (int pe = 0; pe < self->n_pes; pe++)
+        for (int i = 0; i < PROFILE_TO_CALLS; i++) {
+            mine->peers[pe].calls += sum->peers[pe].by_call[i].count;
+            mine->peers[pe].bytes += sum->peers[pe].by_call[i].bytes;
+        }
     free(sum);
     return true;
 }
@@ -148,20 +168,26 @@ static void write_spread(FILE *out, const struct page *page, const char *what, u
             least, sum / page->n, seconds(value(of(page, most))), most);
 }
 
+/* Outside of communication. */
+static double own_work(const struct page_pe *pe) { return seconds(pe->ns) - seconds(ISO_MIN(time_of(pe), pe->ns)); }
+
 /* The PE for which the others waited: it alone did not wait itself. */
 static void write_late(FILE *out, const struct page *page)
 {
     int least = 0;
-    double sum = 0;
+    double sum = 0, work = 0;
     for (int pe = 0; pe < page->n; pe++) {
         least = waited_of(of(page, pe)) < waited_of(of(page, least)) ? pe : least;
         sum += seconds(waited_of(of(page, pe)));
+        work += own_work(of(page, pe));
     }
-    double own = seconds(waited_of(of(page, least)));
-    double others = page->n > 1 ? (sum - own) / (page->n - 1) : 0;
-    if (others > 0.01 * seconds(of(page, 0)->ns) && own < LATE * others)
-        fprintf(out, "imbalance: pe %d came last: it waited %.3f s, each of the others %.3f s on average\n", least, own,
-                others);
+    double own = seconds(waited_of(of(page, least))), mine = own_work(of(page, least));
+    double others = page->n > 1 ? (sum - own) / (page->n - 1) : 0, theirs = page->n > 1 ? (work - mine) / (page->n - 1) : 0;
+    if (others <= 0.01 * seconds(of(page, 0)->ns) || own >= LATE * others)
+        return;
+    fprintf(out, "imbalance: pe %d came last: it waited %.3f s, each of the others %.3f s on average\n", least, own, others);
+    fprintf(out, "work: pe %d spent %.3f s outside of communication, each of the others %.3f s: %.1f times as long\n", least,
+            mine, theirs, theirs > 0 ? mine / theirs : 0);
 }
 
 static void write_calls(FILE *out, const struct page *page)
@@ -228,7 +254,7 @@ static void write_peers(FILE *out, const struct page *page)
             most = bytes < below && bytes > most ? bytes : most;
         }
         for (int i = 0; most > 0 && i < page->n * page->n && n_pairs < MOST_PAIRS; i++) {
-            const struct profile_peer *peer = &of(page, i / page->n)->peers[i % page->n];
+            const struct page_peer *peer = &of(page, i / page->n)->peers[i % page->n];
             if (peer->bytes == most && n_pairs++ == 0)
                 fprintf(out, "\nmost bytes by one-sided calls:\n");
             if (peer->bytes == most)
@@ -248,6 +274,42 @@ static void write_heap(FILE *out, const struct page *page)
         most = of(page, pe)->heap_most > of(page, most)->heap_most ? pe : most;
     fprintf(out, "\nsymmetric heap: at most %" PRIu64 " bytes in use at once (pe %d), of %" PRIu64 "\n",
             of(page, most)->heap_most, most, of(page, most)->heap_cap);
+    const struct page_pe *pe = of(page, most);
+    if (pe->heap_rises >= GROWTH_RISES && pe->heap_used >= pe->heap_most - pe->heap_most / 10)
+        fprintf(out, "heap grows: pe %d allocated on and on and freed next to nothing: its use rose %" PRIu64
+                     " times, and %" PRIu64 " objects of %" PRIu64 " bytes were left at the end\n",
+                most, pe->heap_rises, pe->heap_objects, pe->heap_used);
+}
+
+static void write_network(FILE *out, const struct page *page, const char *network)
+{
+    int busy = 0, slow = 0;
+    struct transport_counts sum = {.longest_pe = -1};
+    for (int pe = 0; pe < page->n; pe++) {
+        const struct transport_counts *c = &of(page, pe)->network;
+        sum.posts += c->posts;
+        sum.refused += c->refused;
+        sum.retries += c->retries;
+        sum.credit_waits += c->credit_waits;
+        sum.waits += c->waits;
+        sum.waited_ns += c->waited_ns;
+        busy = c->refused > of(page, busy)->network.refused ? pe : busy;
+        slow = c->waited_ns > of(page, slow)->network.waited_ns ? pe : slow;
+    }
+    if (network[0] != '\0')
+        fprintf(out, "network: %" PRIu64 " posts, %" PRIu64 " of them refused at first, %" PRIu64 " retries, %" PRIu64 " waits for a credit or for room, %" PRIu64
+                     " waits of %.6f s in all\nnetwork of PE 0: %s\n", sum.posts, sum.refused, sum.retries, sum.credit_waits, sum.waits,
+                seconds(sum.waited_ns), network);
+    const struct transport_counts *b = &of(page, busy)->network, *s = &of(page, slow)->network;
+    if ((double)b->refused > STORM * (double)b->posts)
+        fprintf(out, "retry storm: the network of pe %d refused %" PRIu64 " of its %" PRIu64
+                     " posts for want of room, and they were posted again, %" PRIu64 " times in all\n", busy, b->refused,
+                b->posts, b->retries);
+    if (s->waits > 0 && seconds(s->waited_ns) > SLOW_SHARE * seconds(of(page, slow)->ns) &&
+        seconds(s->waited_ns) > SLOW_WAIT_S * (double)s->waits)
+        fprintf(out, "slow network: pe %d waited %.3f s for it, %.6f s each time on average; longest: %.6f s, for pe %" PRId64
+                     " on %s\n", slow, seconds(s->waited_ns), seconds(s->waited_ns) / (double)s->waits,
+                seconds(s->longest_ns), s->longest_pe, s->longest_pe >= 0 ? ISO->peers[s->longest_pe].host : "?");
 }
 
 static void write_page(FILE *out, struct page *page, const char *network)
@@ -261,9 +323,8 @@ static void write_page(FILE *out, struct page *page, const char *network)
     write_rows(out, page);
     write_peers(out, page);
     write_heap(out, page);
-    if (network[0] != '\0')
-        fprintf(out, "network of PE 0: %s\n", network);
-    fprintf(out, "Short calls are timed one in %d; calls inside of kernels and on streams are not counted.\n",
+    write_network(out, page, network);
+    fprintf(out, "Short calls are timed one in %d. Of kernels, launches and what the proxy does for them are counted.\n",
             PROFILE_STEP);
 }
 
@@ -308,7 +369,19 @@ static void write_json_pe(FILE *out, const struct page *page, int pe)
                 i > 0 ? "," : "", iso_profile_names[i], c->count, c->bytes, c->ns, c->waited_ns, c->longest_ns,
                 c->longest_pe);
     }
-    fprintf(out, "},\n   \"peers\": [");
+    fprintf(out, "},\n   \"heap_objects\": %" PRIu64 ", \"heap_used_bytes\": %" PRIu64 ", \"network\": {\"posts\": %" PRIu64
+                 ", \"refused\": %" PRIu64 ", \"retries\": %" PRIu64 ", \"credit_waits\": %" PRIu64 ", \"waits\": %" PRIu64 ", \"waited_ns\": %" PRIu64
+                 ", \"longest_wait_ns\": %" PRIu64 ", \"longest_wait_for\": %" PRId64 "},\n   \"teams\": [",
+            p->heap_objects, p->heap_used, p->network.posts, p->network.refused, p->network.retries, p->network.credit_waits, p->network.waits,
+            p->network.waited_ns, p->network.longest_ns, p->network.longest_pe);
+    for (int i = 0, n = 0; i < PROFILE_TEAMS; i++) {
+        const struct profile_team *t = &p->teams[i];
+        if (t->count > 0)
+            fprintf(out, "%s{\"team\": \"%s\", \"count\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"ns\": %" PRIu64
+                         ", \"waited_ns\": %" PRIu64 "}", n++ > 0 ? ", " : "", iso_profile_team_name(i), t->count, t->bytes,
+                    t->ns, t->waited_ns);
+    }
+    fprintf(out, "],\n   \"peers\": [");
     for (int to = 0; to < page->n; to++)
         fprintf(out, "%s{\"calls\": %" PRIu64 ", \"bytes\": %" PRIu64 "}", to > 0 ? ", " : "", p->peers[to].calls,
                 p->peers[to].bytes);

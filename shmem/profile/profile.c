@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Thread_local struct profile_mine iso_profile_mine;
+_Thread_local struct profile_mine iso_profile_mine = {1, NULL};
 
 const char *const iso_profile_names[PROFILE_CALLS] = {
 #define X(id, name) name,
@@ -41,8 +41,10 @@ static struct profile_block *find_block(struct profile *p)
     if (b == NULL)
         iso_fatal("SHMEM_PROFILE", "there is no memory for the counters of another thread");
     b->taken = 1;
-    for (int i = 0; i < PROFILE_CALLS; i++)
+    for (int i = 0; i < PROFILE_CALLS; i++) {
         b->calls[i].longest_pe = -1;
+        b->turns[i] = (struct profile_turn){1, PROFILE_EXACT};
+    }
     b->next = first_block(p);
     /* Release: pairs with the acquire of first_block; the block is seen whole. */
     while (!__atomic_compare_exchange_n(&p->blocks, &b->next, b, false, __ATOMIC_RELEASE, __ATOMIC_ACQUIRE))
@@ -108,6 +110,10 @@ void iso_profile_end_timed(struct profile_span span)
     iso_profile_add(&c->ns, rest);
     if (span.row != NULL)
         iso_profile_add(&span.row->ns, rest + waited);
+    if (span.team == NULL)
+        return;
+    iso_profile_add(&span.team->ns, rest + waited);
+    iso_profile_add(&span.team->waited_ns, waited);
 }
 
 void iso_profile_wait(uint64_t ns, int pe)
@@ -160,6 +166,14 @@ struct profile_row *iso_profile_new_row(struct profile_block *block, uintptr_t k
     return iso_profile_row(block, key, bytes);
 }
 
+const char *iso_profile_team_name(int index)
+{
+    static const char *const names[PROFILE_TEAMS] = {
+        "world", "shared", "slot 2", "slot 3", "slot 4", "slot 5", "slot 6", "slot 7", "slot 8", "slot 9",
+        "slot 10", "slot 11", "slot 12", "slot 13", "slot 14", "slot 15 and above"};
+    return names[index];
+}
+
 /* ---- sums ---- */
 
 static uint64_t load(const uint64_t *word) { return __atomic_load_n(word, __ATOMIC_RELAXED); } /* see the header */
@@ -207,9 +221,20 @@ void iso_profile_sum(struct profile_block *sum)
             add_calls(&sum->calls[i], &b->calls[i]);
         for (int i = 0; i < PROFILE_ROWS; i++)
             add_row(sum->rows, &b->rows[i]);
-        for (int pe = 0; pe < ISO->n_pes; pe++) {
-            sum->peers[pe].calls += load(&b->peers[pe].calls);
-            sum->peers[pe].bytes += load(&b->peers[pe].bytes);
+        for (int i = 0; i < PROFILE_TEAMS; i++) {
+            sum->teams[i].count += load(&b->teams[i].count);
+            sum->teams[i].bytes += load(&b->teams[i].bytes);
+            sum->teams[i].ns += load(&b->teams[i].ns);
+            sum->teams[i].waited_ns += load(&b->teams[i].waited_ns);
         }
+        for (int pe = 0; pe < ISO->n_pes; pe++)
+            for (int i = 0; i < PROFILE_TO_CALLS; i++) {
+                const struct profile_pair *pair = &b->peers[pe].by_call[i];
+                struct profile_pair *sum_pair = &sum->peers[pe].by_call[i], add = {load(&pair->count), load(&pair->bytes)};
+                sum_pair->count += add.count;
+                sum_pair->bytes += add.bytes;
+                sum->calls[PROFILE_FIRST_TO + i].count += add.count;
+                sum->calls[PROFILE_FIRST_TO + i].bytes += add.bytes;
+            }
     }
 }

@@ -6,43 +6,51 @@
  * Off, ISO->profile is NULL, and puts, gets and atomics do not ask for it: state.odd_words and state.odd_memory, which
  * they test anyway, send them to their slow half, where it is asked for.
  *
- * Time: the first PROFILE_EXACT short calls of a kind are timed, then one in PROFILE_STEP, which stands for the others.
- * A wait that outlasts its spinning is timed always. Used by ops/, node/wait.c and coll/; above it page.c, metrics.c. */
+ * Time: the first PROFILE_EXACT short calls of a kind are timed, then one in PROFILE_STEP, which stands for them all.
+ * A wait that outlasts its spinning is timed always. Kernels count nothing: what the host enqueues and what the proxy
+ * executes for them is counted, each as any call. Used by ops/, node/wait.c and coll/; above it page.c, metrics.c. */
 #ifndef ISO_PROFILE_H
 #define ISO_PROFILE_H
 
 #include "../state/pe_state.h"
 
-#define ISO_PROFILE_CALLS(X)                     \
-    X(OTHER, "other") /* waits of all other calls */ \
-    X(PUT, "put")                                \
-    X(GET, "get")                                \
-    X(P, "p")                                    \
-    X(G, "g")                                    \
-    X(IPUT, "iput")                              \
-    X(IGET, "iget")                              \
-    X(ATOMIC, "atomic")                          \
-    X(PUT_SIGNAL, "put_signal")                  \
-    X(SIGNAL, "signal")                          \
-    X(WAIT, "wait_until")                        \
-    X(TEST, "test")                              \
-    X(FENCE, "fence")                            \
-    X(QUIET, "quiet")                            \
-    X(BARRIER, "barrier")                        \
-    X(COLLECTIVE, "collective")
+#define ISO_PROFILE_CALLS(X)                                      \
+    X(OTHER, "other") /* waits of all other calls */              \
+    /* first those towards one PE, which are counted by peer */   \
+    X(PUT, "put")                                                 \
+    X(GET, "get")                                                 \
+    X(P, "p")                                                     \
+    X(G, "g")                                                     \
+    X(IPUT, "iput")                                               \
+    X(IGET, "iget")                                               \
+    X(ATOMIC, "atomic")                                           \
+    X(PUT_SIGNAL, "put_signal")                                   \
+    X(SIGNAL, "signal")                                           \
+    X(WAIT, "wait_until")                                         \
+    X(TEST, "test")                                               \
+    X(FENCE, "fence")                                             \
+    X(QUIET, "quiet")                                             \
+    X(BARRIER, "barrier")                                         \
+    X(COLLECTIVE, "collective")                                   \
+    X(STREAM, "on_stream") /* enqueued */                         \
+    X(LAUNCH, "launch")                                           \
+    X(GRAPH, "graph_launch")                                      \
+    X(PROXY, "proxy") /* for kernels */
 enum profile_call {
 #define X(id, name) PROFILE_##id,
     ISO_PROFILE_CALLS(X)
 #undef X
         PROFILE_CALLS
 };
+enum { PROFILE_FIRST_TO = PROFILE_PUT, PROFILE_TO_CALLS = PROFILE_SIGNAL - PROFILE_PUT + 1 };
 extern const char *const iso_profile_names[PROFILE_CALLS];
 
 enum {
-    PROFILE_EXACT = 64, /* powers of two */
+    PROFILE_EXACT = 64,
     PROFILE_STEP = 512,
     PROFILE_LONG_BYTES = 16384, /* from here on each call is timed: the clock is a small part of it */
     PROFILE_ROWS = 24,          /* of collectives; what finds no row counts in the last one */
+    PROFILE_TEAMS = 16,         /* by the slot of a team; those from the last one on count together */
     PROFILE_NAME_BYTES = 24
 };
 
@@ -53,8 +61,17 @@ struct profile_count {
     uint64_t longest_ns; /* such a wait */
     int64_t longest_pe;  /* the PE that it was for; -1: not known */
 };
+/* Calls with one peer, both directions, by kind: so a put adds to two words. The sums over peers are not in `calls`. */
+struct profile_pair {
+    uint64_t count, bytes;
+};
 struct profile_peer {
-    uint64_t calls, bytes; /* of and to the peer, both directions */
+    struct profile_pair by_call[PROFILE_TO_CALLS];
+};
+/* Of the calls of a kind, the thread's own. */
+struct profile_turn {
+    uint32_t left;  /* short calls up to the next that is timed, that one counted; 1 or more */
+    uint32_t exact; /* calls that are still all timed */
 };
 struct profile_row {
     char name[PROFILE_NAME_BYTES]; /* "reduce twoshot"; empty: free */
@@ -62,12 +79,19 @@ struct profile_row {
     uint64_t count, bytes, ns;
 };
 
+/* Collectives on the host of the teams that had this slot, one after the other. */
+struct profile_team {
+    uint64_t count, bytes, ns, waited_ns;
+};
+
 struct profile_block {
     struct profile_block *next;
     uint32_t taken; /* atomic: a thread has it; that of a thread which ended is another's later, its counts stay */
     uint32_t current; /* enum profile_call; the thread's own */
+    struct profile_turn turns[PROFILE_CALLS];
     struct profile_count calls[PROFILE_CALLS];
     struct profile_row rows[PROFILE_ROWS];
+    struct profile_team teams[PROFILE_TEAMS];
     uintptr_t row_keys[PROFILE_ROWS]; /* the algorithm; the thread's own, as is what follows */
     struct profile_row *recent;       /* the row of the last collective, NULL: none yet; its key and size */
     uintptr_t recent_key;
@@ -85,7 +109,7 @@ struct profile {
 /* This thread's block, and whose it is. Initial-exec: a put cannot afford the call of the other models; it is 16 bytes
  * of the surplus that a library loaded late may take. */
 struct profile_mine {
-    uint64_t life; /* as state.profile_life was when it took the block */
+    uint64_t life; /* as state.profile_life was when it took the block; 1, which that never is, before */
     struct profile_block *block;
 };
 extern _Thread_local struct profile_mine iso_profile_mine __attribute__((tls_model("initial-exec"), visibility("hidden")));
@@ -97,6 +121,7 @@ struct profile_block *iso_profile_take_block(void);
 /* What all threads have counted; *sum is the caller's, of iso_profile_block_bytes(). */
 size_t iso_profile_block_bytes(void);
 void iso_profile_sum(struct profile_block *sum);
+const char *iso_profile_team_name(int index); /* "world", "shared", "slot 2", .. "slot 15 and above" */
 
 /* NULL: it has none yet, or nothing is counted. */
 ISO_INLINE struct profile_block *iso_profile_block_of_thread(void)
@@ -119,7 +144,8 @@ struct profile_span {
     struct profile_block *block;
     uint64_t began_ns;  /* 0: not timed */
     uint64_t waited_ns; /* of calls of this kind before */
-    struct profile_row *row; /* of a collective, else NULL */
+    struct profile_row *row;   /* of a collective, else NULL */
+    struct profile_team *team; /* likewise */
     uint32_t call, before;
     uint32_t weight; /* calls that it stands for */
 };
@@ -143,51 +169,72 @@ ISO_INLINE struct profile_row *iso_profile_row(struct profile_block *block, uint
     iso_profile_add(&row->bytes, bytes);
     return row;
 }
+/* The collective of the span is one of the team with this slot; -1: a team of one PE, which is not counted. */
+ISO_INLINE void iso_profile_count_team(struct profile_span *span, int slot, size_t bytes)
+{
+    if (slot < 0)
+        return;
+    span->team = &span->block->teams[slot < PROFILE_TEAMS ? slot : PROFILE_TEAMS - 1];
+    iso_profile_add(&span->team->count, 1);
+    iso_profile_add(&span->team->bytes, bytes);
+}
 /* A wait of this thread is over that has lasted so long: by wait.c. */
 ISO_COLD void iso_profile_wait(uint64_t ns, int pe);
 
+/* It is the turn of a short call to be timed: how many it stands for. */
+ISO_INLINE uint32_t iso_profile_turn(struct profile_turn *turn)
+{
+    uint32_t weight = turn->exact > 0 ? 1 : PROFILE_STEP;
+    turn->exact -= turn->exact > 0;
+    turn->left = turn->exact > 0 ? 1 : PROFILE_STEP;
+    return weight;
+}
+ISO_INLINE struct profile_span iso_profile_start_span(struct profile_block *b, enum profile_call call, size_t bytes)
+{
+    struct profile_span span = {b, 0, b->calls[call].waited_ns, NULL, NULL, (uint32_t)call, b->current, 1};
+    b->current = (uint32_t)call;
+    if (ISO_UNLIKELY(bytes >= PROFILE_LONG_BYTES)) {
+        span.began_ns = iso_profile_clock();
+    } else if (ISO_UNLIKELY(--b->turns[call].left == 0)) {
+        span.weight = iso_profile_turn(&b->turns[call]);
+        span.began_ns = iso_profile_clock();
+    }
+    return span;
+}
 ISO_INLINE struct profile_span iso_profile_begin(enum profile_call call, size_t bytes)
 {
     struct profile_block *b = iso_profile_block();
-    struct profile_count *c = &b->calls[call];
-    uint64_t n = c->count;
-    struct profile_span span = {b, 0, c->waited_ns, NULL, (uint32_t)call, b->current, 1};
-    __atomic_store_n(&c->count, n + 1, __ATOMIC_RELAXED);
-    iso_profile_add(&c->bytes, bytes);
-    b->current = (uint32_t)call;
-    if (ISO_UNLIKELY((n < PROFILE_EXACT) | ((n & (PROFILE_STEP - 1)) == 0) | (bytes >= PROFILE_LONG_BYTES)))
-        span.began_ns = iso_profile_clock();
-    if (n >= PROFILE_EXACT && bytes < PROFILE_LONG_BYTES)
-        span.weight = PROFILE_STEP;
-    return span;
+    iso_profile_add(&b->calls[call].count, 1);
+    iso_profile_add(&b->calls[call].bytes, bytes);
+    return iso_profile_start_span(b, call, bytes);
+}
+ISO_INLINE void iso_profile_add_to(struct profile_block *b, enum profile_call call, size_t bytes, int pe)
+{
+    struct profile_pair *pair = &b->peers[pe].by_call[call - PROFILE_FIRST_TO];
+    iso_profile_add(&pair->count, 1);
+    iso_profile_add(&pair->bytes, bytes);
 }
 /* A short call towards world PE `pe` that waits for nothing. False: it is not counted, as it is its turn to be timed, or
  * the first one of its thread. Calls no function, so that its callers are leaves. */
 ISO_INLINE bool iso_profile_count(enum profile_call call, size_t bytes, int pe)
 {
-    struct profile_block *b = iso_profile_block_of_thread();
-    if (ISO_UNLIKELY(b == NULL))
+    struct profile_block *b = iso_profile_mine.block;
+    if (ISO_UNLIKELY(iso_profile_mine.life != ISO->profile_life) || ISO_UNLIKELY(bytes >= PROFILE_LONG_BYTES))
         return false;
-    struct profile_count *c = &b->calls[call];
-    uint64_t n = c->count;
-    if (ISO_UNLIKELY((n < PROFILE_EXACT) | ((n & (PROFILE_STEP - 1)) == 0) | (bytes >= PROFILE_LONG_BYTES)))
+    if (ISO_UNLIKELY(--b->turns[call].left == 0)) {
+        b->turns[call].left = 1;
         return false;
-    __atomic_store_n(&c->count, n + 1, __ATOMIC_RELAXED);
-    iso_profile_add(&c->bytes, bytes);
-    iso_profile_add(&b->peers[pe].calls, 1);
-    iso_profile_add(&b->peers[pe].bytes, bytes);
+    }
+    iso_profile_add_to(b, call, bytes, pe);
     return true;
 }
 /* iso_profile_begin towards world PE `pe`; one outside of the job counts nowhere, the call refuses it. */
 ISO_INLINE struct profile_span iso_profile_begin_to(enum profile_call call, size_t bytes, const struct ctx *ctx, int pe)
 {
-    struct profile_span span = iso_profile_begin(call, bytes);
-    if ((unsigned)pe < (unsigned)ctx->n_pes) {
-        struct profile_peer *peer = &span.block->peers[ctx == &ISO->ctx_default ? pe : ctx->world_of[pe]];
-        iso_profile_add(&peer->calls, 1);
-        iso_profile_add(&peer->bytes, bytes);
-    }
-    return span;
+    struct profile_block *b = iso_profile_block();
+    if ((unsigned)pe < (unsigned)ctx->n_pes)
+        iso_profile_add_to(b, call, bytes, ctx == &ISO->ctx_default ? pe : ctx->world_of[pe]);
+    return iso_profile_start_span(b, call, bytes);
 }
 ISO_INLINE void iso_profile_end(const struct profile_span *span)
 {
@@ -199,7 +246,7 @@ ISO_INLINE void iso_profile_end(const struct profile_span *span)
 /* The same for calls that are made whether calls are counted or not. */
 ISO_INLINE struct profile_span iso_profile_enter(enum profile_call call, size_t bytes)
 {
-    struct profile_span none = {NULL, 0, 0, NULL, 0, 0, 0};
+    struct profile_span none = {NULL, 0, 0, NULL, NULL, 0, 0, 0};
     return ISO_UNLIKELY(ISO->profile != NULL) ? iso_profile_begin(call, bytes) : none;
 }
 ISO_INLINE void iso_profile_leave(const struct profile_span *span)

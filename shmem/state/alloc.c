@@ -45,7 +45,7 @@ struct alloc {
     size_t n_spare;
     uint32_t spare;
     uint32_t root; /* of the tree of used blocks, by offset */
-    uint64_t cap, used, most, top;
+    uint64_t cap, used, most, rises, top;
     uint64_t objects;
     uint64_t levels;         /* bit l: splits[l] != 0 */
     uint32_t splits[LEVELS]; /* bit s: bins[l * SPLITS + s] != NIL */
@@ -323,6 +323,7 @@ static void occupy(struct alloc *a, uint32_t index, uint64_t requested)
     struct block *b = &a->blocks[index];
     b->requested = requested;
     a->used += size;
+    a->rises += a->used > a->most;
     a->most = a->used > a->most ? a->used : a->most;
     if (b->offset + size > a->top)
         a->top = b->offset + size;
@@ -522,7 +523,7 @@ struct alloc_stats iso_alloc_stats(struct alloc *a)
                 largest = a->blocks[i].size;
     }
     struct alloc_stats stats = {(size_t)a->cap, (size_t)a->used, (size_t)largest, (size_t)a->objects, (size_t)a->top,
-                                (size_t)a->most};
+                                (size_t)a->most, (size_t)a->rises};
     pthread_mutex_unlock(&a->lock);
     return stats;
 }

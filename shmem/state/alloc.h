@@ -26,7 +26,8 @@ struct alloc_stats {
     size_t largest_free; /* size of the largest free range */
     size_t objects;
     size_t top;  /* end of the highest object that ever was: nothing above it was ever handed out */
-    size_t most; /* `used` at its highest */
+    size_t most;  /* `used` at its highest */
+    size_t rises; /* how often an object has raised that */
 };
 
 /* cap is rounded down to the unit; most_blocks bounds the bookkeeping (0: no bound but memory).

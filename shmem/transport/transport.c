@@ -129,6 +129,15 @@ size_t iso_transport_text(char *text, size_t bytes)
     return n;
 }
 
+struct transport_counts iso_transport_count(void)
+{
+    struct transport_counts sum = {.longest_pe = -1};
+    for (int i = 0; i < ROWS; i++)
+        if (rows[i]->count != NULL)
+            rows[i]->count(&sum);
+    return sum;
+}
+
 /* ---- what no row supports ---- */
 
 _Noreturn ISO_COLD static void unsupported(const char *call, struct place at, const char *what)

@@ -15,6 +15,18 @@ struct far_local {
     bool nbi;       /* in use until quiet, or until a later blocking put or get of the context with the same PE */
 };
 
+/* What networks have done for this PE, for the profile and the metrics. Each word has one writer at a time and relaxed
+ * stores; whoever reads adds nothing up that must agree. */
+struct transport_counts {
+    uint64_t posts;        /* given to the device or the provider */
+    uint64_t refused;      /* of them not at once: it had no room */
+    uint64_t retries;      /* attempts in vain, also while it connects. What a device repeats by itself is not known here */
+    uint64_t credit_waits; /* operations that had to wait for room in a queue, or for a credit of the peer */
+    uint64_t waits, waited_ns; /* for completions and for room: those that outlasted their spinning */
+    uint64_t longest_ns;       /* of them */
+    int64_t longest_pe;        /* which it was for */
+};
+
 struct transport_ops {
     const char *name;
     bool by_pointer; /* the segments of its peers are mapped here; else only the operations below reach them */
@@ -37,6 +49,8 @@ struct transport_ops {
     void (*exchange_device)(const struct segment *segment);
     /* For isomer-info and the debug log: device, method, counters; like snprintf. */
     size_t (*text)(char *text, size_t bytes);
+    /* Adds its own. NULL: it counts nothing. */
+    void (*count)(struct transport_counts *sum);
 
     /* ---- operations ---- */
 
@@ -96,6 +110,7 @@ bool iso_transport_lock_unpinned(const struct segment *segment, size_t offset, s
 void iso_transport_unlock(void);
 void iso_transport_exchange_device(const struct segment *segment);
 size_t iso_transport_text(char *text, size_t bytes);
+struct transport_counts iso_transport_count(void);
 
 /* network_info.c: the doctor's findings about the network of this host; severity: 0 fine, 1 works but. */
 void iso_network_examine(void (*find)(void *doctor, int severity, const char *sentence), void *doctor);

@@ -64,7 +64,10 @@ SHMEM_METRICS=$work/metrics SHMEM_METRICS_SECONDS=0.1 job 60 "$oshrun" -n 3 "$si
 [ "$status" -eq 0 ] && [ ! -s "$work/err" ] || fail "SHMEM_METRICS: status $status, or something is printed"
 for pe in 0 1 2; do
     [ "$(grep -c "^isomer_calls_total{pe=\"$pe\",call=\"barrier\"} 5$" "metrics.$pe.prom")" -eq 1 ] || fail "metrics of pe $pe"
-    [ "$(wc -l <"metrics.$pe.prom")" -lt 120 ] || fail "metrics of pe $pe are long"
+    [ "$(wc -l <"metrics.$pe.prom")" -lt 170 ] || fail "metrics of pe $pe are long"
+    [ "$(grep -c "^isomer_team_calls_total{pe=\"$pe\",team=\"world\"} 5$" "metrics.$pe.prom")" -eq 1 ] || fail "metrics of pe $pe by team"
+    grep -q "^isomer_heap_most_bytes{pe=\"$pe\"} [1-9]" "metrics.$pe.prom" || fail "the heap of pe $pe"
+    grep -q "^isomer_network_posts_total{pe=\"$pe\"} 0$" "metrics.$pe.prom" || fail "the network of pe $pe"
 done
 
 SHMEM_LOG=info job 60 "$oshrun" -n 3 "$sick"

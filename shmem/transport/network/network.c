@@ -136,6 +136,37 @@ bool iso_network_pause(struct network *n, struct wait *wait, uint64_t seen)
     return !n->lost;
 }
 
+void iso_network_end_wait(struct network *n, struct wait *wait)
+{
+    uint64_t ns = wait->since_ns != 0 ? iso_wait_now_ns() - wait->since_ns : 0;
+    if (ns > 0) {
+        iso_network_add(&n->counts.waits, 1);
+        iso_network_add(&n->counts.waited_ns, ns);
+    }
+    if (ns > n->counts.longest_ns) {
+        __atomic_store_n(&n->counts.longest_ns, ns, __ATOMIC_RELAXED);
+        __atomic_store_n(&n->counts.longest_pe, wait->peer, __ATOMIC_RELAXED);
+    }
+    iso_wait_end(wait);
+}
+
+void iso_network_count(const struct network *n, struct transport_counts *sum)
+{
+    uint64_t longest = n != NULL ? __atomic_load_n(&n->counts.longest_ns, __ATOMIC_RELAXED) : 0;
+    if (n == NULL)
+        return;
+    sum->posts += __atomic_load_n(&n->counts.posts, __ATOMIC_RELAXED);
+    sum->refused += __atomic_load_n(&n->counts.refused, __ATOMIC_RELAXED);
+    sum->retries += __atomic_load_n(&n->counts.retries, __ATOMIC_RELAXED);
+    sum->credit_waits += __atomic_load_n(&n->counts.credit_waits, __ATOMIC_RELAXED);
+    sum->waits += __atomic_load_n(&n->counts.waits, __ATOMIC_RELAXED);
+    sum->waited_ns += __atomic_load_n(&n->counts.waited_ns, __ATOMIC_RELAXED);
+    if (longest <= sum->longest_ns)
+        return;
+    sum->longest_ns = longest;
+    sum->longest_pe = __atomic_load_n(&n->counts.longest_pe, __ATOMIC_RELAXED);
+}
+
 bool iso_network_watches(struct network *n)
 {
     uint64_t now = iso_wait_now_ns();

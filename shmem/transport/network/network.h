@@ -8,6 +8,7 @@
 #define ISO_NETWORK_H
 
 #include "../../state/base.h"
+#include "../transport.h"
 #include "range.h"
 
 #include <pthread.h>
@@ -106,6 +107,7 @@ struct network {
     bool device_direct;         /* the network may move device memory of this PE */
     bool pins;                  /* registered pages must stay where they are */
     uint64_t asked_keys;        /* count, for the text */
+    struct transport_counts counts; /* by iso_network_add */
 
     /* the progress thread */
     pthread_t thread;
@@ -231,6 +233,11 @@ ISO_INLINE bool iso_network_end_look(struct network *n)
     pthread_mutex_unlock(&n->lock);
     return any;
 }
+/* One more of the counts: relaxed, as the profile reads them without the lock. */
+ISO_INLINE void iso_network_add(uint64_t *word, uint64_t value) { __atomic_store_n(word, *word + value, __ATOMIC_RELAXED); }
+/* iso_wait_end, and counts the wait if it has lasted. */
+void iso_network_end_wait(struct network *n, struct wait *wait);
+void iso_network_count(const struct network *n, struct transport_counts *sum); /* n: NULL while there is no network */
 /* Between two looks of a wait of the network; gives up the lock meanwhile. False: the job is broken and `lost` is set. */
 bool iso_network_pause(struct network *n, struct wait *wait, uint64_t seen);
 
@@ -270,9 +277,10 @@ bool iso_network_watches(struct network *n);
     }                                                                                                                  \
     static void fence(struct ctx *ctx) { iso_network_fence(network(), ctx); }                                          \
     static void quiet(struct ctx *ctx) { iso_network_quiet(network(), ctx); }                                          \
-    static void pe_quiet(struct ctx *ctx, int pe) { iso_network_pe_quiet(network(), ctx, pe); }
+    static void pe_quiet(struct ctx *ctx, int pe) { iso_network_pe_quiet(network(), ctx, pe); }                        \
+    static void count(struct transport_counts *sum) { iso_network_count(network(), sum); }
 #define NETWORK_ROW                                                                                                    \
     .forget = forget, .lock_unpinned = lock_unpinned, .unlock = unlock, .exchange_device = exchange_device,            \
-    .moves_device = moves_device, .fence = fence, .quiet = quiet, .pe_quiet = pe_quiet
+    .moves_device = moves_device, .fence = fence, .quiet = quiet, .pe_quiet = pe_quiet, .count = count
 
 #endif

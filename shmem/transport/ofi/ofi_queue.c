@@ -167,15 +167,19 @@ static bool post(struct ofi *o, struct ofi_op *op)
         rc = op->kind == OFI_WRITE ? fi_writemsg(o->ep, &m, FI_COMPLETION | FI_DELIVERY_COMPLETE)
                                    : fi_readmsg(o->ep, &m, FI_COMPLETION);
     }
-    if (rc == -FI_EAGAIN)
+    if (rc == -FI_EAGAIN) {
+        iso_network_add(&o->net.counts.retries, op->kind != OFI_RECEIVE);
         return false;
+    }
     if (rc != 0 && op->kind == OFI_RECEIVE)
         iso_network_lose(&o->net, -1, "giving a receive buffer to %s of host %s failed: %s",
                          o->info->fabric_attr->prov_name, ISO->boot.host, o->lib.error_text((int)-rc));
     else if (rc != 0)
         lose_by(o, op, o->lib.error_text((int)-rc));
-    else
-        o->posted += op->kind != OFI_RECEIVE;
+    else if (op->kind != OFI_RECEIVE) {
+        o->posted++;
+        iso_network_add(&o->net.counts.posts, 1);
+    }
     return true; /* while lost, without effect */
 }
 
@@ -194,6 +198,7 @@ void iso_ofi_submit(struct ofi *o, struct ofi_op *op)
     if (peer->first_op == NULL && post(o, op))
         return;
     o->counts.blocked++;
+    iso_network_add(&o->net.counts.refused, 1);
     op->next = NULL;
     if (peer->first_op != NULL)
         peer->last_op->next = op;
@@ -672,10 +677,11 @@ void iso_ofi_make_room(struct ofi *o, struct ofi_queue *q, unsigned needs)
         return;
     uint64_t in_window = q->asks.made < OFI_CREDITS ? q->asks.made : OFI_CREDITS;
     struct wait wait = ISO_WAIT("room for an operation", q->pe, NULL, q->asks.made - in_window + 1);
+    iso_network_add(&o->net.counts.credit_waits, 1);
     iso_ofi_poll(o);
     while (!o->net.lost && !(can_begin(o, q, needs) && has_spare(o)))
         pause_and_poll(o, &wait, q->asks.done);
-    iso_wait_end(&wait);
+    iso_network_end_wait(&o->net, &wait);
     if (ISO_UNLIKELY(o->net.lost))
         iso_network_await_break(&o->net);
 }
@@ -693,7 +699,7 @@ void iso_ofi_wait(struct ofi *o, struct ofi_queue *q, uint64_t asked, uint64_t m
     iso_ofi_poll(o);
     while (!o->net.lost && !is_done(q, asked, moved))
         pause_and_poll(o, &wait, asked > q->asks.done ? q->asks.done : q->moves.done);
-    iso_wait_end(&wait);
+    iso_network_end_wait(&o->net, &wait);
     if (ISO_UNLIKELY(o->net.lost))
         iso_network_await_break(&o->net);
 }

@@ -13,8 +13,10 @@ static bool has_credit(const struct verbs_queue *q) { return q->asked - q->answe
 static void ask(struct verbs *v, struct verbs_queue *q, struct verbs_message *message, void *fetch)
 {
     do {
-        if (!has_credit(q))
+        if (!has_credit(q)) {
+            iso_network_add(&v->net.counts.credit_waits, 1);
             iso_verbs_wait(v, q, 0, q->asked - VERBS_CREDITS + 1, "an answer to an atomic operation");
+        }
         iso_verbs_make_room(v, q, 1, iso_verbs_small_needs_slot(q));
     } while (!has_credit(q)); /* both give up the lock: another thread may have been faster */
     message->group = (uint8_t)q->group;

@@ -163,6 +163,7 @@ void iso_verbs_post(struct verbs *v, struct verbs_queue *q)
     q->n_batch = 0;
     q->asked_posted = q->asked;
     v->counts.posts++;
+    iso_network_add(&v->net.counts.posts, 1);
     if (ISO_UNLIKELY(rc != 0)) {
         errno = rc;
         __extension__ iso_network_lose(&v->net, -1, "posting %llu requests from %s failed: %m",
@@ -515,6 +516,7 @@ void iso_verbs_make_room(struct verbs *v, struct verbs_queue *q, unsigned reques
     if (ISO_LIKELY(can_add(v, q, requests, slots)))
         return;
     struct wait wait = ISO_WAIT("room in a send queue", q->pe, NULL, q->made + requests - VERBS_DEPTH);
+    iso_network_add(&v->net.counts.credit_waits, 1);
     iso_verbs_post_all(v);
     iso_verbs_poll(v);
     while (!can_add(v, q, requests, slots)) {
@@ -522,7 +524,7 @@ void iso_verbs_make_room(struct verbs *v, struct verbs_queue *q, unsigned reques
         if (v->net.lost)
             iso_verbs_post_all(v);
     }
-    iso_wait_end(&wait);
+    iso_network_end_wait(&v->net, &wait);
     if (ISO_UNLIKELY(v->net.lost))
         iso_network_await_break(&v->net);
 }
@@ -544,7 +546,7 @@ void iso_verbs_wait(struct verbs *v, struct verbs_queue *q, uint64_t made, uint6
         if (v->net.lost)
             drop_requests(v, q);
     }
-    iso_wait_end(&wait);
+    iso_network_end_wait(&v->net, &wait);
     if (ISO_UNLIKELY(v->net.lost))
         iso_network_await_break(&v->net);
 }
