@@ -494,8 +494,9 @@ int shmemx_heap_is_valid(void);
  * variables, selection table. Writes at most `bytes` characters, the final null included, and returns the length of the
  * whole text, like snprintf. */
 size_t shmemx_info_text(char *text, size_t bytes);
-/* Lists features that would not work here, and remedies. Writes and returns as shmemx_info_text. May be called before
- * shmem_init too. */
+/* Lists features that would not work here, and remedies. Between shmem_init and shmem_finalize it also says which phase
+ * of this PE's start took unusually long, and the likely cause: the PE that came late, or the launcher, memory, network.
+ * Writes and returns as shmemx_info_text. May be called before shmem_init too. */
 size_t shmemx_doctor_text(char *text, size_t bytes);
 
 /* Describes a job of this user on this host, from any process: which PE waits in which call, for whom and for how long,

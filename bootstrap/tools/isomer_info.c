@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* isomer-info: describes the library, the start of the job and the problems of this machine.
  * A program over the public headers. Started by a launcher it is part of a job like any other program, and PE 0 prints.
- * --doctor looks at the machine and starts nothing; --job looks at a job that runs; --tune measures the job's devices. */
+ * --doctor alone looks at the machine and starts nothing; --job looks at a job that runs; --tune measures the job's devices. */
 #include <shmem.h>
 #include <shmemx.h>
 
@@ -21,7 +21,7 @@
 #define FOR_TESTS ", for tests)\n" /* the end of the first line of a variable that users do not set */
 
 static const char help[] =
-    "usage: [launcher] isomer-info [NAME | --variables [all] | --table | --device | --doctor | --version |\n"
+    "usage: [launcher] isomer-info [NAME | --variables [all] | --table | --device | --doctor [start] | --version |\n"
     "                               --tune [--tune-most BYTES]]\n"
     "       isomer-info --jobs [--json]\n"
     "       isomer-info --job JOB [--json | --watch | --ras PORT]\n"
@@ -30,7 +30,8 @@ static const char help[] =
     "  --variables every variable that users set; --variables all: those for tests of the library, too\n"
     "  --table     the algorithms that the collectives choose, on the host and on streams\n"
     "  --device    as without an option, with the devices started: how memory is shared, and reached by the network\n"
-    "  --doctor    the problems of this machine and their remedies; status 1 if there is a problem\n"
+    "  --doctor    the problems of this machine and their remedies; status 1 if there is a problem; --doctor start: of a job\n"
+    "              of these PEs too, which phase of its start took unusually long and the likely cause\n"
     "  --jobs      the jobs of this user on this host\n"
     "  --job JOB   which PE of a running job waits for which and why, and which PE is the cause; JOB: its 8 digits, the\n"
     "              process number of a PE or of its launcher; --json: as JSON; --watch: again each second until it ends;\n"
@@ -75,6 +76,16 @@ static int print_doctor(void)
             status = 1;
     }
     free(text);
+    return status;
+}
+
+static int print_doctor_of_job(void)
+{
+    int status = 0;
+    shmem_init();
+    if (shmem_my_pe() == 0)
+        status = print_doctor();
+    shmem_finalize();
     return status;
 }
 
@@ -255,6 +266,8 @@ int main(int argc, char **argv)
         return print_info(false, ONE_VARIABLE, argv[1]);
     if (argc == 2 && strcmp(argv[1], "--doctor") == 0)
         return print_doctor();
+    if (argc == 3 && strcmp(argv[1], "--doctor") == 0 && strcmp(argv[2], "start") == 0)
+        return print_doctor_of_job();
     if (argc == 2 && strcmp(argv[1], "--version") == 0) {
         int major = 0, minor = 0;
         char name[SHMEM_MAX_NAME_LEN + 1] = "";

@@ -40,6 +40,7 @@ struct row {
     uint64_t heap_wish;     /* SHMEM_SYMMETRIC_SIZE, 0: the default */
     uint64_t local_wish;    /* SHMEM_LOCAL_SIZE, 0: the default */
     uint64_t machine_bytes; /* memory of the machine */
+    uint64_t begun_us;      /* when it entered shmem_init, CLOCK_REALTIME */
     int32_t sock_name_len;
     int32_t debug;      /* SHMEM_DEBUG must be equal: its checks are collective */
     uint64_t profile;        /* SHMEM_PROFILE likewise: its page is made by all */

@@ -14,6 +14,7 @@
 #include "../../bootstrap/log.h"
 #include "../node/job_look.h"
 #include "info.h"
+#include "start_times.h"
 #include "../transport/transport.h"
 
 #include <errno.h>
@@ -655,6 +656,8 @@ static void write_doctor(FILE *out)
     check_huge_pages(&d);
     check_attach(&d);
     check_cores(&d);
+    if (ISO->life == LIFE_RUNNING)
+        iso_start_times_judge(find_sentence, &d);
     iso_device_examine(find_sentence, &d);
     iso_network_examine(find_sentence, &d);
     fclose(d.out);

@@ -8,6 +8,7 @@
 #include "../state/data_segment.h"
 #include "../gpu/device.h"
 #include "info.h"
+#include "start_times.h"
 #include "../state/init_attr.h"
 #include "../memory/memory.h"
 #include "../profile/page.h"
@@ -108,56 +109,34 @@ static void register_handlers(void)
 #endif
 }
 
-/* What the start has taken so far, in the order in which it is told. */
-enum step { STEP_BOOTSTRAP, STEP_EXCHANGE, STEP_MAPPING, STEP_NETWORK, STEP_TEAMS, STEPS };
-struct steps {
-    uint64_t begun_ns, last_ns;
-    double seconds[STEPS];
-};
-
-static void end_step(struct steps *steps, enum step step)
-{
-    uint64_t now = iso_wait_now_ns();
-    steps->seconds[step] += (double)(now - steps->last_ns) / 1e9;
-    steps->last_ns = now;
-}
-
-static void tell_steps(const struct steps *steps)
-{
-    const double *s = steps->seconds;
-    iso_log(ISO->my_pe == 0 ? LOG_INFO : LOG_DEBUG,
-            "started in %.3f s: bootstrap %.3f, exchange %.3f, mapping %.3f, network %.3f, teams %.3f",
-            (double)(steps->last_ns - steps->begun_ns) / 1e9, s[STEP_BOOTSTRAP], s[STEP_EXCHANGE], s[STEP_MAPPING],
-            s[STEP_NETWORK], s[STEP_TEAMS]);
-}
-
 static int bring_up(const struct boot_attr *attr)
 {
     struct state *self = ISO;
-    struct steps steps = {.begun_ns = iso_wait_now_ns()};
-    steps.last_ns = steps.begun_ns;
+    iso_start_times_begin();
     int rc = iso_boot_open(&self->boot, attr, self->env);
     if (rc != 0)
         return rc;
-    end_step(&steps, STEP_BOOTSTRAP);
+    iso_start_times_end(START_BOOTSTRAP);
     self->my_pe = self->boot.rank;
     self->n_pes = self->boot.size;
     self->parent_pid = strcmp(self->boot.ops->name, "pmix") == 0 ? (int)getppid() : 0;
     iso_log_set_pe(self->my_pe);
     struct row *rows = NULL;
     rc = iso_pe_start(&rows);
-    end_step(&steps, STEP_EXCHANGE);
+    iso_start_times_end(START_EXCHANGE);
+    if (rc == 0)
+        iso_start_times_take(rows);
     if (rc == 0)
         rc = iso_pe_choose_transports(rows);
-    end_step(&steps, STEP_NETWORK);
+    iso_start_times_end(START_NETWORK);
     if (rc == 0)
         rc = iso_pe_start_segments(rows);
     if (rc == 0)
         rc = iso_pe_join(rows);
-    end_step(&steps, STEP_MAPPING);
+    iso_start_times_end(START_MAPPING);
     if (rc == 0)
         rc = iso_pe_join_nodes(rows);
-    end_step(&steps, STEP_NETWORK);
+    iso_start_times_end(START_NETWORK);
     free(rows);
     if (rc == 0)
         rc = iso_memory_start();
@@ -167,9 +146,9 @@ static int bring_up(const struct boot_attr *attr)
         rc = iso_team_start();
     if (rc == 0)
         rc = iso_ctx_start();
-    end_step(&steps, STEP_TEAMS);
+    iso_start_times_end(START_TEAMS);
     if (rc == 0)
-        tell_steps(&steps);
+        iso_start_times_tell();
     return rc;
 }
 

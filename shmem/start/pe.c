@@ -14,6 +14,7 @@
 #include "../node/node_file.h"
 #include "../node/node_socket.h"
 #include "../profile/profile.h"
+#include "start_times.h"
 #include "../ops/lock.h"
 
 #include <errno.h>
@@ -102,6 +103,7 @@ static int fill_row(struct row *row)
     row->heap_wish = self->env->symmetric_size;
     row->local_wish = self->env->local_size;
     row->machine_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    row->begun_us = iso_start_times_begun();
     row->debug = self->debug;
     row->profile = iso_profile_is_asked(self->env);
     row->coll_hash = hash_bytes((const unsigned char *)self->env->coll, strlen(self->env->coll));

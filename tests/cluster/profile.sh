@@ -73,6 +73,15 @@ done
 SHMEM_LOG=info job 60 "$oshrun" -n 3 "$sick"
 page "SHMEM_LOG=info" "^\[pe 0\] info: started in [0-9.]+ s: bootstrap [0-9.]+, exchange [0-9.]+, mapping [0-9.]+, network [0-9.]+, teams [0-9.]+$"
 [ "$(grep -c 'started in' "$work/err")" -eq 1 ] || fail "SHMEM_LOG=info: more than one line"
+! grep -q 'usual is' "$work/err" || fail "SHMEM_LOG=info: a quick start is unusual"
+# shellcheck disable=SC2016
+late_start='[ $PMIX_RANK -ne 2 ] || sleep 1.3; exec "$@"'
+SHMEM_LOG=info job 60 "$oshrun" -n 3 sh -c "$late_start" sh "$sick"
+page "a late start" "info: the start's (bootstrap|exchange) took [12]\.[0-9]+ s, usual is 0\.6 s or less: pe 2 on .* came to shmem_init [12]\.[0-9]+ s after this PE"
+job 60 "$oshrun" -n 3 sh -c "$late_start" sh "$(program isomer-info)" --doctor start
+expect_lines 1 "^warning: the start's (bootstrap|exchange) took [12]\.[0-9]+ s, .*: pe 2 on .* came to shmem_init" "--doctor start"
+job 60 "$oshrun" -n 3 "$(program isomer-info)" --doctor start
+expect_lines 1 '^ok: the start took 0\.[0-9]+ s, no phase of it longer than 0\.[0-9]+ s$' "--doctor start"
 
 SHMEM_TIMEOUT=0.5 SHMEM_TIMEOUT_ABORT=1 job 60 "$oshrun" -n 4 "$sick" differs
 grep -qE "the first call that differs is call [0-9]+ of the world: pe 0 is in shmem_long_sum_reduce of 8192 bytes, pe 3 in shmem_team_sync$" \
