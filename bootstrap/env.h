@@ -52,6 +52,8 @@
     X(metrics, METRICS, text, "", "",                                                                                 \
       "file for Prometheus with the same counts of this PE, rewritten now and then; FILE becomes FILE.PE.prom")       \
     X(metrics_seconds, METRICS_SECONDS, seconds, "10", "", "between two writes of that file; at least 0.1")           \
+    X(agent, AGENT, text, "", "",                                                                                     \
+      "command by which isomer-info --job asks other hosts, before a host and a command line; empty: ssh; none")      \
     X(data_segment, DATA_SEGMENT, flag, "1", "", "make the program's global variables symmetric")                     \
     X(huge_pages, HUGE_PAGES, flag, "1", "", "ask for transparent huge pages in the heap")                            \
     X(spin, SPIN, number, "-1", "-1..2147483647",                                                                     \

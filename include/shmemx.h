@@ -501,15 +501,17 @@ size_t shmemx_doctor_text(char *text, size_t bytes);
 
 /* Describes a job of this user on this host, from any process: which PE waits in which call, for whom and for how long,
  * the cycle or the PE that is the cause, and each PE's process, memory and progress. The job takes no part, so its PEs
- * may be stopped or run in user code. PEs on other hosts are described by a call there.
+ * may be stopped or run in user code. For PEs on other hosts it runs `isomer-info --job` there, by ssh without a password
+ * or by the command that SHMEM_AGENT names, and takes 15 s at most; a host that does not answer has a sentence on stderr.
  *   job   the 8 digits of a job, the process number of a PE, or that of a launcher; NULL: a list of all jobs
  *   form  SHMEMX_TEXT; SHMEMX_JSON: one object; SHMEMX_RAS: the object of NCCL's RAS, in which a job is a communicator
- *         and stopped or dead PEs are missing ranks (only of one job)
+ *         and stopped or dead PEs are missing ranks (only of one job); SHMEMX_PART: this host's lines, for such a call
  * Writes and returns as shmemx_info_text; 0 after a sentence: there is no such job, or `form` is another number. May be
  * called before shmem_init too. */
 #define SHMEMX_TEXT 0
 #define SHMEMX_JSON 1
 #define SHMEMX_RAS 2
+#define SHMEMX_PART 3
 size_t shmemx_job_text(const char *job, int form, char *text, size_t bytes);
 
 #ifdef __cplusplus

@@ -34,7 +34,8 @@ static const char help[] =
     "              of these PEs too, which phase of its start took unusually long and the likely cause\n"
     "  --jobs      the jobs of this user on this host\n"
     "  --job JOB   which PE of a running job waits for which and why, and which PE is the cause; JOB: its 8 digits, the\n"
-    "              process number of a PE or of its launcher; --json: as JSON; --watch: again each second until it ends;\n"
+    "              process number of a PE or of its launcher. Other hosts of the job are asked by ssh, or as SHMEM_AGENT\n"
+    "              says. --json: as JSON; --watch: again each second until it ends;\n"
     "              --ras: answers monitors of NCCL's RAS on this port of 127.0.0.1 until the job ends (theirs: 28028)\n"
     "  --tune      measures the collectives on streams, in a job of one PE for each device, and writes the table by\n"
     "              which later programs choose: to the file that SHMEM_COLL_TABLE names, else in the user's cache\n"
@@ -129,6 +130,8 @@ static int look_at_jobs(int argc, char **argv)
         return print_job(job, SHMEMX_TEXT);
     if (strcmp(option, "--json") == 0)
         return print_job(job, SHMEMX_JSON);
+    if (!all && strcmp(option, "--part") == 0) /* another host's isomer-info has asked */
+        return print_job(job, SHMEMX_PART);
     if (!all && strcmp(option, "--watch") == 0)
         return watch_job(job);
     if (!all && argc == 5 && strcmp(argv[3], "--ras") == 0 && atoi(argv[4]) > 0 && atoi(argv[4]) < 65536)

@@ -4,9 +4,11 @@
  * runs in an endless loop, is described as well as any other. The kernel lets in the same user alone: it asks for what
  * a debugger needs. What the files say is checked before it is used as a size. Changes nothing. */
 #include "job_look.h"
+#include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
 #include "../../include/shmemx.h"
 #include "graph.h"
+#include "job_hosts.h"
 #include "node_file.h"
 
 #include <dirent.h>
@@ -47,6 +49,9 @@ static bool is_valid(const struct node_file *file, size_t bytes)
         return false;
     uint64_t n = (uint64_t)head->n_local, rest = bytes - sizeof *file;
     if (n > rest / sizeof file->members[0])
+        return false;
+    if (head->n_nodes < 1 || head->n_nodes > head->n_pes || head->hosts_at % sizeof(uint64_t) != 0 ||
+        head->hosts_at > bytes || (uint64_t)head->n_nodes > (bytes - head->hosts_at) / sizeof(struct node_host))
         return false;
     if (head->control_stride == 0)
         return true;
@@ -224,14 +229,51 @@ static void write_table(const struct graph *graph, FILE *out)
     }
 }
 
+/* Asks the hosts of the PEs that this one does not see. PEs that they see; a host that has not answered has a line in
+ * `notes`. */
+static int ask_others(struct graph *graph, const struct node_file *file, const char *agent, FILE *notes)
+{
+    const struct node_head *head = &file->head;
+    const struct node_host *nodes = (const struct node_host *)(const void *)((const char *)file + head->hosts_at);
+    char(*hosts)[JOB_HOST_BYTES] = (char(*)[JOB_HOST_BYTES])calloc((size_t)head->n_nodes, sizeof *hosts);
+    struct job_question question = {head->job, agent, (const char(*)[JOB_HOST_BYTES])hosts, 0};
+    for (int i = 0; i < head->n_nodes && hosts != NULL; i++) {
+        char *name = hosts[question.n_hosts];
+        int pe = nodes[i].first_pe, k = 0;
+        memcpy(name, nodes[i].name, JOB_HOST_BYTES);
+        name[JOB_HOST_BYTES - 1] = '\0';
+        while (k < question.n_hosts && strcmp(hosts[k], name) != 0)
+            k++;
+        /* A name that begins so would be an option of the agent's. */
+        if (k == question.n_hosts && pe >= 0 && pe < graph->n_pes && graph->pes[pe].state == GRAPH_ELSEWHERE &&
+            name[0] != '\0' && name[0] != '-' && strcmp(name, head->host) != 0)
+            question.n_hosts++;
+    }
+    int n_seen = question.n_hosts > 0 ? iso_job_hosts_ask(graph, &question, notes) : 0;
+    free(hosts);
+    return n_seen;
+}
+
+static const char ssh[] = "ssh -o BatchMode=yes -o ConnectTimeout=5";
+
 static int write_job(FILE *out, const struct look *look, const struct node_file *first, int form)
 {
     const struct node_head *head = &first->head;
-    struct graph *graph = iso_graph_create(head->n_pes, iso_wait_now_ns());
-    int n_nodes = 0, n_seen = 0;
+    char error[256], *notes = NULL;
+    size_t notes_bytes;
+    struct env env;
+    int n_nodes = 0, n_seen = 0, n_far = 0;
     uint64_t now = (uint64_t)time(NULL);
-    if (graph == NULL)
+    if (iso_env_read(&env, error, sizeof error) != 0) {
+        log_error("%s", error);
+        return -EINVAL;
+    }
+    struct graph *graph = iso_graph_create(head->n_pes, iso_wait_now_ns());
+    FILE *said = graph != NULL ? open_memstream(&notes, &notes_bytes) : NULL;
+    if (said == NULL) {
+        iso_graph_destroy(graph);
         return -ENOMEM;
+    }
     for (int i = 0; i < look->n; i++) {
         const struct node_file *file = look->files[i].file;
         if (file->head.job != head->job || file->head.n_pes != head->n_pes)
@@ -241,25 +283,36 @@ static int write_job(FILE *out, const struct look *look, const struct node_file 
         for (int local = 0; local < file->head.n_local; local++)
             take_member(graph, look, file, local);
     }
-    if (form == SHMEMX_JSON) {
+    if (form != SHMEMX_PART && n_seen < head->n_pes && strcmp(env.agent, "none") != 0)
+        n_far = ask_others(graph, first, env.agent[0] != '\0' ? env.agent : ssh, said);
+    fclose(said);
+    if (form == SHMEMX_PART) {
+        iso_job_hosts_tell(graph, head->job, out);
+    } else if (form == SHMEMX_JSON) {
         fprintf(out, "{\"job\": \"%08" PRIx32 "\", \"n_pes\": %d, \"n_seen\": %d, \"begun\": %" PRIu64 ", \"now\": %" PRIu64
-                     ",\n ", head->job, head->n_pes, n_seen, head->begun_s, now);
+                     ",\n ", head->job, head->n_pes, n_seen + n_far, head->begun_s, now);
         iso_graph_write_json(graph, out);
         fputs("}\n", out);
     } else if (form == SHMEMX_RAS) {
         iso_graph_write_ras(graph, head->job, out);
     } else {
-        fprintf(out, "job %08" PRIx32 ": %d PE%s, begun %" PRIu64 " s ago; seen on this host: %d PE%s of %d node%s\n",
+        fprintf(out, "job %08" PRIx32 ": %d PE%s, begun %" PRIu64 " s ago; seen on this host: %d PE%s of %d node%s",
                 head->job, head->n_pes, head->n_pes > 1 ? "s" : "", now - ISO_MIN(now, head->begun_s), n_seen,
                 n_seen > 1 ? "s" : "", n_nodes, n_nodes > 1 ? "s" : "");
+        if (n_far > 0)
+            fprintf(out, ", on other hosts: %d PE%s", n_far, n_far > 1 ? "s" : "");
+        fputc('\n', out);
         iso_graph_write(graph, print_line, out);
         if (graph->n_waits == 0)
             print_line(out, "no PE waits in the library for longer than 10 ms");
-        if (n_seen < head->n_pes)
-            fprintf(out, "  the other PEs are on other hosts: isomer-info --job %08" PRIx32 " there describes them\n",
-                    head->job);
+        if (n_seen + n_far < head->n_pes)
+            fprintf(out, "  %d PEs are on hosts that were not asked, or have not answered: isomer-info --job %08" PRIx32
+                         " there describes them\n", head->n_pes - n_seen - n_far, head->job);
         write_table(graph, out);
     }
+    for (char *line = notes, *end; form != SHMEMX_PART && line != NULL && (end = strchr(line, '\n')) != NULL; line = end + 1)
+        log_error("%.*s", (int)(end - line), line);
+    free(notes);
     iso_graph_destroy(graph);
     return 0;
 }

@@ -42,18 +42,23 @@ static size_t control_offset(int local)
     return ((head + page - 1) & ~(page - 1)) + (size_t)local * control_stride();
 }
 
+static size_t file_bytes(void)
+{
+    return control_offset(ISO->n_local) + (size_t)ISO->n_nodes * sizeof(struct node_host);
+}
+
 static int fail(const char *what)
 {
     int error = errno;
     log_error("shmem_init: the memory of %zu bytes that the PEs of this node share cannot be %s: %m",
-              control_offset(ISO->n_local), what);
+              file_bytes(), what);
     return -error;
 }
 
 static int map_file(void)
 {
     struct state *self = ISO;
-    size_t bytes = control_offset(self->n_local);
+    size_t bytes = file_bytes();
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, self->node_fd, 0);
     if (at == MAP_FAILED)
         return fail("mapped");
@@ -66,7 +71,7 @@ int iso_node_make(uint32_t job)
 {
     struct state *self = ISO;
     char why[256];
-    self->node_fd = iso_memory_file_make("isomer-node", MFD_ALLOW_SEALING, control_offset(self->n_local), why, sizeof why);
+    self->node_fd = iso_memory_file_make("isomer-node", MFD_ALLOW_SEALING, file_bytes(), why, sizeof why);
     if (self->node_fd < 0) {
         log_error("shmem_init: the memory that the PEs of this node share cannot be made: %s", why);
         return self->node_fd;
@@ -83,6 +88,13 @@ int iso_node_make(uint32_t job)
     head->begun_s = (uint64_t)time(NULL);
     head->control_at = control_offset(0);
     head->control_stride = control_stride();
+    head->hosts_at = control_offset(self->n_local);
+    head->n_nodes = self->n_nodes;
+    struct node_host *hosts = (struct node_host *)(void *)((char *)self->node + head->hosts_at);
+    for (int i = 0; i < self->n_nodes; i++) {
+        memcpy(hosts[i].name, self->peers[self->node_first[i]].host, sizeof hosts[i].name);
+        hosts[i].first_pe = self->node_first[i];
+    }
     memcpy(head->host, me->host, sizeof head->host);
     memcpy(head->node, me->node, sizeof head->node);
     __atomic_store_n(&head->magic, ISO_NODE_MAGIC + ISO_PROTOCOL, __ATOMIC_RELEASE);

@@ -23,7 +23,15 @@ struct node_head {
     int32_t n_pes, n_local;
     uint64_t begun_s; /* seconds since 1970 */
     uint64_t control_at, control_stride; /* of the first local PE; stride 0: not in this file */
+    uint64_t hosts_at; /* of struct node_host [n_nodes] */
+    int32_t n_nodes;
     char host[64], node[64];
+};
+
+/* Where another node is, so that who looks from outside can ask there. */
+struct node_host {
+    char name[64];
+    int32_t first_pe; /* the node's lowest */
 };
 
 /* invariant: written by its PE before READY; then only left, left_at, gone. */
@@ -48,7 +56,7 @@ struct node_file {
     uint32_t n_left; /* members that have left; grows behind their `left`, release */
     _Alignas(ISO_LINE) uint64_t watched_ns; /* when a PE looked last whether all live: one look serves all */
     unsigned char cores[128];               /* that any PE may use; atomic OR until GO */
-    struct node_member members[];           /* [n_local], by local number; then the control areas, at a page each */
+    struct node_member members[];           /* [n_local], by local number; then the control areas, at a page each, and the hosts */
 };
 
 /* The lowest PE of the node; `job` as in the head. 0, or -errno after a sentence. */
