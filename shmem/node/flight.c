@@ -83,12 +83,13 @@ static bool differ(const struct flown *a, const struct flown *b)
     return strcmp(a->name, b->name) != 0 || a->bytes != b->bytes || a->root != b->root;
 }
 
-static const char *text_of(const struct flown *f, char text[128])
+/* The root is said where it, or that of `beside`, is not 0: calls without one have 0 there. */
+static const char *text_of(const struct flown *f, const struct flown *beside, char text[128])
 {
     int n = snprintf(text, 128, "%s", f->name);
     if (f->bytes != 0)
         n += snprintf(text + n, 128 - (size_t)n, " of %llu bytes", (unsigned long long)f->bytes);
-    if (f->bytes != 0 && f->root != 0)
+    if (f->bytes != 0 && (f->root != 0 || beside->root != 0))
         snprintf(text + n, 128 - (size_t)n, ", root %d", f->root);
     return text;
 }
@@ -99,10 +100,32 @@ static const char *team_name(int slot, char text[32])
     return text;
 }
 
+/* PEs of which call number `like->number` of the slot is the same as `like`. */
+static int count_alike(const struct flights *flights, const struct flown *like)
+{
+    int n = 0;
+    for (int i = 0; i < ISO->n_local; i++) {
+        const struct flown *f = find(flights, ISO->local_pes[i], like->slot, like->number);
+        n += f != NULL && !differ(f, like);
+    }
+    return n;
+}
+
+static void tell_two(const struct flights *flights, const struct flown *one, const struct flown *other)
+{
+    char few[128], many[128], team[32], more[32] = "";
+    int n = count_alike(flights, one), n_other = count_alike(flights, other);
+    const struct flown *most = n >= n_other ? one : other, *least = n >= n_other ? other : one;
+    if (ISO_MAX(n, n_other) > 1)
+        snprintf(more, sizeof more, " and %d more", ISO_MAX(n, n_other) - 1);
+    log_error("  the first call that differs is call %llu of %s: pe %d is in %s, pe %d%s in %s",
+              (unsigned long long)one->number, team_name(one->slot, team), least->pe, text_of(least, most, few), most->pe, more,
+              text_of(most, least, many));
+}
+
 /* The first call that is not the same on all PEs that have it; false: there is none. */
 static bool tell_difference(const struct flights *flights, int slot, uint64_t from, uint64_t to)
 {
-    char mine[128], theirs[128], team[32];
     for (uint64_t number = from; number <= to; number++) {
         const struct flown *one = NULL;
         for (int i = 0; i < ISO->n_local; i++) {
@@ -110,9 +133,7 @@ static bool tell_difference(const struct flights *flights, int slot, uint64_t fr
             one = one == NULL ? other : one;
             if (other == NULL || !differ(one, other))
                 continue;
-            log_error("  the first call that differs is call %llu of %s: pe %d is in %s, pe %d in %s",
-                      (unsigned long long)number, team_name(slot, team), one->pe, text_of(one, mine), other->pe,
-                      text_of(other, theirs));
+            tell_two(flights, one, other);
             return true;
         }
     }
@@ -127,8 +148,8 @@ static void tell_missing(const struct flights *flights, int slot, const struct f
         const struct flown *end = end_of(flights, ISO->local_pes[i], slot, false);
         if (end != NULL && end->number < last->number && n++ < MOST_MISSING)
             log_error("  pe %d has not come to call %llu of %s, %s: its last one was call %llu, %s%s", end->pe,
-                      (unsigned long long)last->number, team_name(slot, team), text_of(last, theirs),
-                      (unsigned long long)end->number, text_of(end, own), end->done ? "" : ", in which it is still");
+                      (unsigned long long)last->number, team_name(slot, team), text_of(last, last, theirs),
+                      (unsigned long long)end->number, text_of(end, end, own), end->done ? "" : ", in which it is still");
     }
     if (n > MOST_MISSING)
         log_error("  nor have %d more PEs", n - MOST_MISSING);

@@ -5,7 +5,7 @@
 . "$(dirname "$0")/cluster.sh"
 oshrun=$(program oshrun)
 info=$(program isomer-info)
-stuck=$(program stuck)
+sick=$(program sick)
 command -v python3 >/dev/null || skip "there is no python3"
 export SHMEM_TIMEOUT=0
 launcher=0
@@ -98,7 +98,7 @@ is_ended() {
 
 for nodes in "" 0,1; do
     export SHMEM_VIRTUAL_NODES=$nodes
-    begin "a late PE, nodes $nodes" "$oshrun" -n 4 "$stuck" late "$work/go"
+    begin "a late PE, nodes $nodes" "$oshrun" -n 4 "$sick" file "$work/go"
     shows '^  pe 1-3 wait in shmem_barrier_all for pe 0, for [0-9.]+'
     expect_lines 1 '^job [0-9a-f]{8}: 4 PEs, begun [0-9]+ s ago; seen on this host: 4 PEs of 1 node$' "$name"
     expect_lines 1 '^  pe 0 does not wait in the library$' "$name"
@@ -108,7 +108,7 @@ for nodes in "" 0,1; do
     says "j['processes'][1]['waits'][0]['call'] == 'shmem_barrier_all' and j['processes'][0]['heap_bytes'] > 0"
     number=$(sed -n 's/^{"job": "\([0-9a-f]*\)".*/\1/p' "$work/out")
     job 30 "$info" --jobs
-    expect_lines 1 "^job $number: 4 PEs, 4 of them on this host, begun [0-9]+ s ago, process [0-9]+ stuck$" "$name, --jobs"
+    expect_lines 1 "^job $number: 4 PEs, 4 of them on this host, begun [0-9]+ s ago, process [0-9]+ sick$" "$name, --jobs"
     job 30 "$info" --jobs --json
     python3 -c "import json, sys; [j] = [j for j in json.load(open(sys.argv[1]))['jobs'] if j['job'] == '$number']" "$work/out" ||
         fail "$name: --jobs --json does not list it once"
@@ -118,7 +118,7 @@ for nodes in "" 0,1; do
 done
 unset SHMEM_VIRTUAL_NODES
 
-begin "a stopped PE" "$oshrun" -n 3 "$stuck" stop
+begin "a stopped PE" "$oshrun" -n 3 "$sick" stop
 shows '^  culprit: pe 1 \(pid [0-9]+ on .*\) is stopped, by a signal or a debugger; SIGCONT lets it go on$'
 says "j['processes'][1]['state'] == 'stopped' and [c['pe'] for c in j['culprits']] == [1]"
 pid=$(python3 -c "import json, sys; print(json.load(open(sys.argv[1]))['processes'][1]['pid'])" "$work/out")
@@ -128,18 +128,18 @@ ends_well 3
 
 wait "$ras" || fail "a monitor ended with status $? behind the job"
 
-begin "two locks" "$oshrun" -n 3 "$stuck" locks
+begin "two locks" "$oshrun" -n 3 "$sick" locks
 shows '^  cycle: pe [01] waits in shmem_set_lock for pe [01], pe [01] waits in shmem_set_lock for pe [01]$'
 says "sorted(j['cycle']) == [0, 1] and j['culprits'] == []"
 is_ended
 
-begin "a lost signal" "$oshrun" -n 3 "$stuck" signal
+begin "a lost signal" "$oshrun" -n 3 "$sick" lost
 shows '^  pe 0, 2 wait in shmem_barrier_all for pe 1, '
 expect_lines 1 '^  culprit: pe 1 .* waits in shmem_signal_wait_until at address 0x[0-9a-f]+ \(expected == 7, seen 0\), and no PE is left that could store it: the signal was lost or never sent$' "$name"
 says "[c['pe'] for c in j['culprits']] == [1] and 'shmem_signal_wait_until' in j['culprits'][0]['why']"
 is_ended
 
-begin "one PE" env SHMEM_BOOT=single "$stuck" late "$work/go"
+begin "one PE" env SHMEM_BOOT=single "$sick" file "$work/go"
 shows '^job [0-9a-f]{8}: 1 PE, '
 expect_lines 1 '^  no PE waits in the library for longer than 10 ms$' "$name"
 job 30 timeout 3 "$info" --job $launcher --watch

@@ -5,6 +5,7 @@
  *   reorder  completions, of receives too, come in random order
  *   tiny     a queue has room for two operations, and for three receives
  *   norma    there is no RMA
+ *   slow     completions, of receives too, come 20 ms late
  *   nofd     there is no descriptor to sleep on
  *   small    messages have 200 bytes at most
  *   local    local memory must be registered (FI_MR_LOCAL): a post without is an error
@@ -25,14 +26,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define EXPORT __attribute__((visibility("default")))
 enum { HELD_MAX = 64, SMALL = 200 };
+#define SLOW_S 0.02
 
 static void *real;
 static uint64_t state = 88172645463325252u;
 static struct fi_cq_msg_entry held[HELD_MAX];
 static size_t n_held;
+static double held_since;
 static struct fid_nic device;
 
 static uint64_t draw(uint64_t below)
@@ -41,6 +45,13 @@ static uint64_t draw(uint64_t below)
     state ^= state >> 7;
     state ^= state << 17;
     return state % below;
+}
+
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
 static bool wants(const char *word)
@@ -150,9 +161,13 @@ static ssize_t cq_read(struct fid_cq *cq, void *buffer, size_t count)
     ssize_t got = real_cq->read(cq, held + n_held, HELD_MAX - n_held);
     if (got < 0 && got != -FI_EAGAIN)
         return got;
+    if (n_held == 0 && got > 0)
+        held_since = now_s();
     n_held += got > 0 ? (size_t)got : 0;
+    if (wants("slow") && now_s() - held_since < SLOW_S)
+        return -FI_EAGAIN;
     for (; n < count && n_held > 0; n++) {
-        size_t i = (size_t)draw(n_held);
+        size_t i = wants("reorder") ? (size_t)draw(n_held) : n_held - 1;
         out[n] = held[i];
         held[i] = held[--n_held];
     }
@@ -211,7 +226,7 @@ static int cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fi
     if (wants("nofd") && attr->wait_obj != FI_WAIT_NONE)
         return -FI_ENOSYS;
     int rc = real_domain->cq_open(domain, attr, cq, context);
-    if (rc != 0 || !wants("reorder"))
+    if (rc != 0 || !(wants("reorder") || wants("slow")))
         return rc;
     real_cq = (*cq)->ops;
     cq_ops = *real_cq;

@@ -1,44 +1,85 @@
 /* SPDX-License-Identifier: MIT */
-/* Jobs that are sick, for profile.sh: `sick late` (PE 2 is late to each of 5 barriers), `sick hot` (all put to PE 1),
- * `sick grows` (all allocate 1 MiB more each round), `sick signal` (PE 2 signals late), `sick differs` (the last PE
- * reduces more than the others do, and all wait); `sick`: nothing but a start and an end. */
+/* A job that is sick, by the name of its illness; sick.sh, profile.sh and jobs.sh look at it from outside. `sick`: nothing
+ * but a start and an end. PEs that come to the end print "pe R of N ok". The rows at the end say what each one does. */
 #include <shmem.h>
 
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { LATE_US = 100000, ROUNDS = 5, BYTES = 1 << 20 };
 
-static void late(void)
+static struct {
+    int pe, n;
+    char *block;      /* [BYTES], symmetric, zeroed */
+    long *locks;      /* [2] */
+    uint64_t *signal; /* zeroed */
+    const char *file;
+} self;
+
+/* Arithmetic, not sleep: as a PE that has more to do. */
+static void work(double seconds)
 {
-    usleep(shmem_my_pe() == 2 ? LATE_US : 0);
-    shmem_barrier_all();
+    struct timespec begun, now;
+    clock_gettime(CLOCK_MONOTONIC, &begun);
+    do
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    while ((double)(now.tv_sec - begun.tv_sec) + (double)(now.tv_nsec - begun.tv_nsec) / 1e9 < seconds);
 }
 
-static void hot(char *block)
+static void be_late(void)
 {
-    shmem_putmem(block, block + BYTES / 2, 10, (shmem_my_pe() + 1) % shmem_n_pes());
-    shmem_putmem(block + 1000 * shmem_my_pe(), block + BYTES / 2, 1000, 1);
-}
-
-static void late_signal(uint64_t *signal, uint64_t round)
-{
-    if (shmem_my_pe() != 2) {
-        shmem_signal_wait_until(signal, SHMEM_CMP_GE, round);
-        return;
+    for (int i = 0; i < ROUNDS; i++) {
+        usleep(self.pe == 2 ? LATE_US : 0);
+        shmem_barrier_all();
     }
-    usleep(LATE_US);
-    for (int pe = 0; pe < shmem_n_pes(); pe++)
-        shmem_uint64_atomic_set(signal, round, pe);
 }
 
-static void differs(long *cells)
+static void be_uneven(void)
 {
-    shmem_barrier_all();
+    for (int i = 0; i < ROUNDS; i++) {
+        usleep(self.pe == 1 ? 3 * LATE_US : LATE_US);
+        shmem_barrier_all();
+    }
+}
+
+static void be_hot(void)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        shmem_putmem(self.block, self.block + BYTES / 2, 10, (self.pe + 1) % self.n);
+        shmem_putmem(self.block + 1000 * self.pe, self.block + BYTES / 2, 1000, 1);
+    }
+}
+
+static void signal_late(void)
+{
+    for (uint64_t round = 1; round <= ROUNDS; round++) {
+        if (self.pe != 2) {
+            shmem_signal_wait_until(self.signal, SHMEM_CMP_GE, round);
+            continue;
+        }
+        usleep(LATE_US);
+        for (int pe = 0; pe < self.n; pe++)
+            shmem_uint64_atomic_set(self.signal, round, pe);
+    }
+}
+
+static void grow(void)
+{
+    for (int i = 0; i < ROUNDS; i++)
+        if (shmem_malloc(BYTES) == NULL)
+            shmem_global_exit(1);
+}
+
+static void differ(void)
+{
+    long *cells = (long *)(void *)self.block;
     for (int i = 0; i < 3; i++)
         shmem_long_sum_reduce(SHMEM_TEAM_WORLD, cells, cells + 2048, 4);
-    if (shmem_my_pe() == shmem_n_pes() - 1)
+    if (self.pe == self.n - 1)
         shmem_team_sync(SHMEM_TEAM_WORLD);
     else
         shmem_long_sum_reduce(SHMEM_TEAM_WORLD, cells, cells + 2048, 1024);
@@ -47,25 +88,108 @@ static void differs(long *cells)
     sleep(60);
 }
 
+static void take_wrong_root(void)
+{
+    shmem_broadcastmem(SHMEM_TEAM_WORLD, self.block, self.block + BYTES / 2, 4096, self.pe == 2 ? 2 : 0);
+    shmem_barrier_all();
+    sleep(60);
+}
+
+static void await_file(void)
+{
+    while (self.pe == 0 && access(self.file, F_OK) != 0)
+        continue;
+    shmem_barrier_all();
+}
+
+static void stop(void)
+{
+    if (self.pe == 1)
+        raise(SIGSTOP);
+    shmem_barrier_all();
+}
+
+static void cross_locks(void)
+{
+    if (self.pe < 2) {
+        shmem_set_lock(&self.locks[self.pe]);
+        usleep(300000);
+        shmem_set_lock(&self.locks[1 - self.pe]);
+    }
+    shmem_barrier_all();
+}
+
+static void lose_signal(void)
+{
+    if (self.pe == 1)
+        shmem_signal_wait_until(self.signal, SHMEM_CMP_EQ, 7);
+    shmem_barrier_all();
+}
+
+/* Until it is killed, or has sent enough. */
+static void send_far(void)
+{
+    int far = (self.pe + self.n / 2) % self.n;
+    for (int i = 0; i < 40; i++) {
+        for (int k = 0; k < 20; k++)
+            shmem_putmem_nbi(self.block + 64 * k, self.block + BYTES / 2, 64, far);
+        shmem_quiet();
+    }
+}
+
+static void die_with_node(void)
+{
+    for (int i = 0; i < 200 && self.pe < self.n / 2; i++) {
+        shmem_barrier_all();
+        usleep(50000);
+    }
+    shmem_barrier_all();
+    work(0.2);
+    raise(SIGKILL); /* PEs of the upper half: one node of two */
+}
+
+static const struct illness {
+    const char *name;
+    void (*run)(void);
+} illnesses[] = {
+    {"late", be_late},           /* PE 2 comes late to each barrier */
+    {"uneven", be_uneven},       /* PE 1 works three times as long as the others */
+    {"hot", be_hot},             /* all put to PE 1 */
+    {"signal", signal_late},     /* PE 2 signals late */
+    {"grows", grow},             /* all allocate, and free nothing */
+    {"differs", differ},         /* the last PE makes another collective than the others do; all wait */
+    {"root", take_wrong_root},   /* PE 2 names another root than the others do; all wait */
+    {"file", await_file},        /* PE 0 is in user code until argv[2] is there, the others wait */
+    {"stop", stop},              /* PE 1 stops itself, the others wait */
+    {"locks", cross_locks},      /* PE 0 and 1 each wait for the lock that the other one holds */
+    {"lost", lose_signal},       /* PE 1 waits for a signal that no PE sends */
+    {"far", send_far},           /* small puts to the other half of the PEs, 20 between two quiets */
+    {"node", die_with_node},     /* the upper half of the PEs, which is a node, dies */
+};
+
 int main(int argc, char **argv)
 {
-    const char *how = argc > 1 ? argv[1] : "";
+    const char *name = argc > 1 ? argv[1] : "";
+    size_t n = sizeof illnesses / sizeof illnesses[0], i = 0;
+    while (i < n && strcmp(illnesses[i].name, name) != 0)
+        i++;
+    if (argc > 1 && i == n) {
+        fprintf(stderr, "sick: there is no illness \"%s\"\n", name);
+        return 2;
+    }
     shmem_init();
-    char *block = (char *)shmem_calloc(1, BYTES);
-    uint64_t *signal = (uint64_t *)shmem_calloc(1, sizeof *signal);
-    if (block == NULL || signal == NULL)
+    self.pe = shmem_my_pe();
+    self.n = shmem_n_pes();
+    self.block = (char *)shmem_calloc(1, BYTES);
+    self.locks = (long *)shmem_calloc(2, sizeof *self.locks);
+    self.signal = (uint64_t *)shmem_calloc(1, sizeof *self.signal);
+    self.file = argc > 2 ? argv[2] : "";
+    if (self.block == NULL || self.locks == NULL || self.signal == NULL)
         shmem_global_exit(1);
-    if (strcmp(how, "differs") == 0)
-        differs((long *)(void *)block);
-    for (uint64_t i = 1; i <= ROUNDS; i++)
-        if (strcmp(how, "late") == 0)
-            late();
-        else if (strcmp(how, "hot") == 0)
-            hot(block);
-        else if (strcmp(how, "signal") == 0)
-            late_signal(signal, i);
-        else if (strcmp(how, "grows") == 0 && shmem_malloc(BYTES) == NULL)
-            shmem_global_exit(1);
+    if (argc > 1)
+        illnesses[i].run();
+    printf("pe %d of %d ok\n", self.pe, self.n);
+    fflush(stdout);
     shmem_finalize();
     return EXIT_SUCCESS;
 }
