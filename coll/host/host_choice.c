@@ -55,11 +55,13 @@ const struct select_algorithm *iso_host_choose(enum coll_op op, const struct tea
 
 /* ---- run ---- */
 
-static void count_algorithm(struct profile_span *span, const struct select_algorithm *a, enum coll_op op, size_t bytes)
+static struct profile_span count_algorithm(const struct select_algorithm *a, enum coll_op op, int slot, size_t bytes)
 {
-    span->row = iso_profile_row(span->block, (uintptr_t)a, bytes);
-    if (ISO_UNLIKELY(span->row == NULL))
-        span->row = iso_profile_new_row(span->block, (uintptr_t)a, iso_select_host.kinds[op], a->name, bytes);
+    const struct profile_what what = {PROFILE_COLLECTIVE, (uintptr_t)a, slot, bytes};
+    struct profile_span span = iso_profile_begin_row(what);
+    if (ISO_UNLIKELY(span.row == NULL))
+        span.row = iso_profile_new_row(span.block, what, iso_select_host.kinds[op], a->name);
+    return span;
 }
 
 void iso_coll_run(enum coll_op op, struct team *team, const struct coll_work *w, const char *call)
@@ -71,11 +73,9 @@ void iso_coll_run(enum coll_op op, struct team *team, const struct coll_work *w,
         iso_agree_match(team, (struct agree_args){call, bytes, w->root, dest});
     }
     const struct select_algorithm *a = iso_host_choose(op, team, w);
-    struct profile_span span = iso_profile_enter(PROFILE_COLLECTIVE, w->bytes);
-    if (ISO_UNLIKELY(span.block != NULL)) {
-        count_algorithm(&span, a, op, w->bytes);
-        iso_profile_count_team(&span, team->slot.index, w->bytes);
-    }
+    struct profile_span span = ISO_PROFILE_NONE;
+    if (ISO_UNLIKELY(ISO->profile != NULL))
+        span = count_algorithm(a, op, team->slot.index, w->bytes);
     if (ISO_LIKELY(team->n_pes > 1)) {
         struct flight flight = iso_flight_begin(team, call, op == COLL_COLLECT ? w->elem_bytes : w->bytes, w->root);
         a->run_host(&c, w);
@@ -89,16 +89,18 @@ void iso_coll_run(enum coll_op op, struct team *team, const struct coll_work *w,
 /* The team's algorithm is chosen once; the table is asked for its name alone. */
 void iso_host_count_barrier(struct team *team, const char *call)
 {
-    struct profile_span span = iso_profile_begin(PROFILE_BARRIER, 0);
+    struct profile_span span;
     if (ISO_UNLIKELY(team->slot.barrier == NULL) && team->n_pes > 1)
         team->slot.barrier = ISO->coll->choose_barrier(team);
-    if (ISO_LIKELY(team->n_pes > 1))
-        span.row = iso_profile_row(span.block, (uintptr_t)team->slot.barrier, 0);
-    if (ISO_UNLIKELY(span.row == NULL) && team->n_pes > 1) {
-        const struct select_algorithm *a = iso_host_choose(COLL_BARRIER, team, NULL);
-        span.row = iso_profile_new_row(span.block, (uintptr_t)a->barrier, iso_select_host.kinds[COLL_BARRIER], a->name, 0);
+    if (ISO_LIKELY(team->n_pes > 1)) {
+        const struct profile_what what = {PROFILE_BARRIER, (uintptr_t)team->slot.barrier, team->slot.index, 0};
+        span = iso_profile_begin_row(what);
+        if (ISO_UNLIKELY(span.row == NULL))
+            span.row = iso_profile_new_row(span.block, what, iso_select_host.kinds[COLL_BARRIER],
+                                           iso_host_choose(COLL_BARRIER, team, NULL)->name);
+    } else {
+        span = iso_profile_begin(PROFILE_BARRIER, 0);
     }
-    iso_profile_count_team(&span, team->slot.index, 0);
     iso_barrier_sync(team, call);
     iso_profile_end(&span);
 }

@@ -70,7 +70,7 @@ ISO_INLINE bool iso_target_is_counted(enum profile_call call, const bool *odd, c
 }
 ISO_INLINE struct profile_span iso_target_count(enum profile_call call, const struct target *t, size_t bytes)
 {
-    struct profile_span none = {NULL, 0, 0, NULL, NULL, 0, 0, 0};
+    struct profile_span none = ISO_PROFILE_NONE;
     return ISO->profile != NULL ? iso_profile_begin_to(call, bytes, t->ctx, t->pe) : none;
 }
 

@@ -21,7 +21,7 @@ struct metrics {
     pthread_cond_t wakes;
     bool ends;
     bool complained; /* the thread's: once */
-    struct profile_block *sum;
+    struct profile_sums *sum;
 };
 
 static const struct metric {
@@ -47,7 +47,7 @@ static const struct metric by_team[] = {
 };
 
 /* Of those that have called. */
-static void write_teams(FILE *out, const struct profile_block *sum)
+static void write_teams(FILE *out, const struct profile_sums *sum)
 {
     for (size_t m = 0; m < sizeof by_team / sizeof by_team[0]; m++) {
         const struct metric *metric = &by_team[m];
@@ -61,7 +61,7 @@ static void write_teams(FILE *out, const struct profile_block *sum)
     }
 }
 
-static void write_metrics(FILE *out, const struct profile_block *sum)
+static void write_metrics(FILE *out, const struct profile_sums *sum)
 {
     const struct state *self = ISO;
     struct alloc_stats heap = iso_alloc_stats(self->alloc);
@@ -142,7 +142,7 @@ void iso_metrics_start(void)
     if (self->env->metrics[0] == '\0')
         return;
     struct metrics *m = (struct metrics *)calloc(1, sizeof *m);
-    struct profile_block *sum = (struct profile_block *)malloc(iso_profile_block_bytes());
+    struct profile_sums *sum = (struct profile_sums *)malloc(iso_profile_sums_bytes());
     int rc = m != NULL && sum != NULL ? 0 : -ENOMEM;
     if (rc == 0) {
         pthread_condattr_t clock;

@@ -62,7 +62,7 @@ static const struct page_pe *of(const struct page *page, int pe)
 static bool take_own(struct page_pe *mine)
 {
     const struct state *self = ISO;
-    struct profile_block *sum = (struct profile_block *)malloc(iso_profile_block_bytes());
+    struct profile_sums *sum = (struct profile_sums *)malloc(iso_profile_sums_bytes());
     if (sum == NULL)
         return false;
     struct alloc_stats heap = iso_alloc_stats(self->alloc);
@@ -128,21 +128,9 @@ static uint64_t waited_of(const struct page_pe *pe)
 static void add_rows(struct page *page)
 {
     for (int pe = 0; pe < page->n; pe++)
-        for (int i = 0; i < PROFILE_ROWS; i++) {
-            const struct profile_row *row = &of(page, pe)->rows[i];
-            int k = 0;
-            while (k < PROFILE_ROWS - 1 && page->rows[k].name[0] != '\0' &&
-                   (page->rows[k].size != row->size || strcmp(page->rows[k].name, row->name) != 0))
-                k++;
-            if (row->name[0] == '\0')
-                continue;
-            struct profile_row *sum = &page->rows[k];
-            memcpy(sum->name, row->name, sizeof sum->name);
-            sum->size = row->size;
-            sum->count += row->count;
-            sum->bytes += row->bytes;
-            sum->ns += row->ns;
-        }
+        for (int i = 0; i < PROFILE_ROWS; i++)
+            if (of(page, pe)->rows[i].name[0] != '\0')
+                iso_profile_add_row(page->rows, &of(page, pe)->rows[i]);
 }
 
 static int by_time(const void *a, const void *b)

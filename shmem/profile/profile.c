@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define OTHER_ROWS "all others"
+
 _Thread_local struct profile_mine iso_profile_mine = {1, NULL};
 
 const char *const iso_profile_names[PROFILE_CALLS] = {
@@ -23,9 +25,9 @@ const char *const iso_profile_names[PROFILE_CALLS] = {
 /* The thread ends. Pairs with take_block: its successor goes on from what it has counted. */
 static void give_block(void *block) { __atomic_store_n(&((struct profile_block *)block)->taken, 0, __ATOMIC_RELEASE); }
 
-size_t iso_profile_block_bytes(void)
+size_t iso_profile_sums_bytes(void)
 {
-    return sizeof(struct profile_block) + (size_t)ISO->n_pes * sizeof(struct profile_peer);
+    return sizeof(struct profile_sums) + (size_t)ISO->n_pes * sizeof(struct profile_peer);
 }
 
 static struct profile_block *first_block(struct profile *p) { return __atomic_load_n(&p->blocks, __ATOMIC_ACQUIRE); }
@@ -37,7 +39,7 @@ static struct profile_block *find_block(struct profile *p)
         if (__atomic_compare_exchange_n(&b->taken, &free_one, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
             return b;
     }
-    struct profile_block *b = (struct profile_block *)calloc(1, iso_profile_block_bytes());
+    struct profile_block *b = (struct profile_block *)calloc(1, sizeof *b + (size_t)ISO->n_pes * sizeof *b->peers);
     if (b == NULL)
         iso_fatal("SHMEM_PROFILE", "there is no memory for the counters of another thread");
     b->taken = 1;
@@ -108,12 +110,10 @@ void iso_profile_end_timed(struct profile_span span)
         rest = (ns > waited ? ns - waited : 0) * (waited == 0 ? span.weight : 1);
     }
     iso_profile_add(&c->ns, rest);
-    if (span.row != NULL)
-        iso_profile_add(&span.row->ns, rest + waited);
-    if (span.team == NULL)
+    if (span.row == NULL)
         return;
-    iso_profile_add(&span.team->ns, rest + waited);
-    iso_profile_add(&span.team->waited_ns, waited);
+    iso_profile_add(&span.row->ns, rest + waited);
+    iso_profile_add(&span.row->waited_ns, waited);
 }
 
 void iso_profile_wait(uint64_t ns, int pe)
@@ -135,35 +135,38 @@ void iso_profile_wait(uint64_t ns, int pe)
 struct profile_row *iso_profile_seek_row(struct profile_block *block, uintptr_t key, uint64_t size)
 {
     int i = 0;
-    while (i < PROFILE_ROWS - 1 && block->row_keys[i] != 0 && (block->row_keys[i] != key || block->rows[i].size != size))
+    while (i < PROFILE_CELLS - 1 && block->keys[i] != 0 && (block->keys[i] != key || block->cells[i].size != size))
         i++;
-    if (block->row_keys[i] == 0)
+    if (block->keys[i] == 0)
         return NULL;
-    block->recent = &block->rows[i];
+    block->recent = &block->cells[i];
     block->recent_key = key;
     block->recent_size = size;
     return block->recent;
 }
 
-struct profile_row *iso_profile_new_row(struct profile_block *block, uintptr_t key, const char *kind, const char *name,
-                                        size_t bytes)
+struct profile_row *iso_profile_new_row(struct profile_block *block, struct profile_what what, const char *kind,
+                                        const char *name)
 {
     int i = 0;
-    while (block->row_keys[i] != 0) /* one is free, since seek_row has found none */
+    while (block->keys[i] != 0) /* one is free, since seek_row has found none */
         i++;
-    struct profile_row *row = &block->rows[i];
+    bool last = i == PROFILE_CELLS - 1;
+    struct profile_row *row = &block->cells[i];
     char text[PROFILE_NAME_BYTES] = "";
     uint64_t words[sizeof text / 8];
-    if (i == PROFILE_ROWS - 1)
-        snprintf(text, sizeof text, "all others");
+    if (last)
+        snprintf(text, sizeof text, OTHER_ROWS);
     else
         snprintf(text, sizeof text, "%s %s", kind, name);
     memcpy(words, text, sizeof text);
-    block->row_keys[i] = key;
-    __atomic_store_n(&row->size, i < PROFILE_ROWS - 1 ? iso_profile_size(bytes) : 64, __ATOMIC_RELAXED);
+    block->keys[i] = what.key + iso_profile_team(what.slot);
+    __atomic_store_n(&row->size, last ? 64 : iso_profile_size(what.bytes), __ATOMIC_RELAXED);
+    __atomic_store_n(&row->call, last ? (uint64_t)PROFILE_COLLECTIVE : (uint64_t)what.call, __ATOMIC_RELAXED);
+    __atomic_store_n(&row->team, last ? (uint64_t)PROFILE_TEAMS : iso_profile_team(what.slot), __ATOMIC_RELAXED);
     for (size_t w = 0; w < sizeof words / 8; w++)
         __atomic_store_n((uint64_t *)(void *)row->name + w, words[w], __ATOMIC_RELAXED);
-    return iso_profile_row(block, key, bytes);
+    return iso_profile_row(block, what);
 }
 
 const char *iso_profile_team_name(int index)
@@ -191,50 +194,65 @@ static void add_calls(struct profile_count *sum, const struct profile_count *c)
     sum->longest_pe = __atomic_load_n(&c->longest_pe, __ATOMIC_RELAXED);
 }
 
-static void add_row(struct profile_row *sums, const struct profile_row *from)
+void iso_profile_add_row(struct profile_row sums[PROFILE_ROWS], const struct profile_row *row)
+{
+    static const char others[PROFILE_NAME_BYTES] = OTHER_ROWS;
+    int i = 0;
+    while (i < PROFILE_ROWS - 1 && sums[i].name[0] != '\0' &&
+           (sums[i].size != row->size || memcmp(sums[i].name, row->name, sizeof row->name) != 0))
+        i++;
+    bool last = i == PROFILE_ROWS - 1;
+    memcpy(sums[i].name, last ? others : row->name, sizeof row->name);
+    sums[i].size = last ? 64 : row->size;
+    sums[i].count += row->count;
+    sums[i].bytes += row->bytes;
+    sums[i].ns += row->ns;
+    sums[i].waited_ns += row->waited_ns;
+}
+
+static void add_cell(struct profile_sums *sum, const struct profile_row *cell)
 {
     struct profile_row row;
     for (size_t w = 0; w < sizeof row / 8; w++) {
-        uint64_t word = load((const uint64_t *)(const void *)from + w);
+        uint64_t word = load((const uint64_t *)(const void *)cell + w);
         memcpy((char *)&row + w * 8, &word, 8);
     }
-    int i = 0;
-    while (i < PROFILE_ROWS - 1 && sums[i].name[0] != '\0' &&
-           (sums[i].size != row.size || memcmp(sums[i].name, row.name, sizeof row.name) != 0))
-        i++;
     if (row.name[0] == '\0')
         return;
-    memcpy(sums[i].name, row.name, sizeof row.name);
-    sums[i].size = row.size;
-    sums[i].count += row.count;
-    sums[i].bytes += row.bytes;
-    sums[i].ns += row.ns;
+    iso_profile_add_row(sum->rows, &row);
+    sum->calls[row.call].count += row.count;
+    sum->calls[row.call].bytes += row.bytes;
+    if (row.team >= PROFILE_TEAMS)
+        return;
+    struct profile_team *team = &sum->teams[row.team];
+    team->count += row.count;
+    team->bytes += row.bytes;
+    team->ns += row.ns;
+    team->waited_ns += row.waited_ns;
 }
 
-void iso_profile_sum(struct profile_block *sum)
+static void add_peer(struct profile_sums *sum, int pe, const struct profile_peer *peer)
 {
-    memset(sum, 0, iso_profile_block_bytes());
+    for (int i = 0; i < PROFILE_TO_CALLS; i++) {
+        struct profile_pair *pair = &sum->peers[pe].by_call[i], add = {load(&peer->by_call[i].count), load(&peer->by_call[i].bytes)};
+        pair->count += add.count;
+        pair->bytes += add.bytes;
+        sum->calls[PROFILE_FIRST_TO + i].count += add.count;
+        sum->calls[PROFILE_FIRST_TO + i].bytes += add.bytes;
+    }
+}
+
+void iso_profile_sum(struct profile_sums *sum)
+{
+    memset(sum, 0, iso_profile_sums_bytes());
     for (int i = 0; i < PROFILE_CALLS; i++)
         sum->calls[i].longest_pe = -1;
     for (const struct profile_block *b = first_block(ISO->profile); b != NULL; b = b->next) {
         for (int i = 0; i < PROFILE_CALLS; i++)
             add_calls(&sum->calls[i], &b->calls[i]);
-        for (int i = 0; i < PROFILE_ROWS; i++)
-            add_row(sum->rows, &b->rows[i]);
-        for (int i = 0; i < PROFILE_TEAMS; i++) {
-            sum->teams[i].count += load(&b->teams[i].count);
-            sum->teams[i].bytes += load(&b->teams[i].bytes);
-            sum->teams[i].ns += load(&b->teams[i].ns);
-            sum->teams[i].waited_ns += load(&b->teams[i].waited_ns);
-        }
+        for (int i = 0; i < PROFILE_CELLS; i++)
+            add_cell(sum, &b->cells[i]);
         for (int pe = 0; pe < ISO->n_pes; pe++)
-            for (int i = 0; i < PROFILE_TO_CALLS; i++) {
-                const struct profile_pair *pair = &b->peers[pe].by_call[i];
-                struct profile_pair *sum_pair = &sum->peers[pe].by_call[i], add = {load(&pair->count), load(&pair->bytes)};
-                sum_pair->count += add.count;
-                sum_pair->bytes += add.bytes;
-                sum->calls[PROFILE_FIRST_TO + i].count += add.count;
-                sum->calls[PROFILE_FIRST_TO + i].bytes += add.bytes;
-            }
+            add_peer(sum, pe, &b->peers[pe]);
     }
 }

@@ -50,6 +50,7 @@ enum {
     PROFILE_STEP = 512,
     PROFILE_LONG_BYTES = 16384, /* from here on each call is timed: the clock is a small part of it */
     PROFILE_ROWS = 24,          /* of collectives; what finds no row counts in the last one */
+    PROFILE_CELLS = 64,         /* likewise of a thread: algorithm, size and team */
     PROFILE_TEAMS = 16,         /* by the slot of a team; those from the last one on count together */
     PROFILE_NAME_BYTES = 24
 };
@@ -76,7 +77,8 @@ struct profile_turn {
 struct profile_row {
     char name[PROFILE_NAME_BYTES]; /* "reduce twoshot"; empty: free */
     uint64_t size;                 /* the bytes are below 1 << size */
-    uint64_t count, bytes, ns;
+    uint64_t count, bytes, ns, waited_ns;
+    uint64_t call, team; /* of a thread's: enum profile_call; 0 .. PROFILE_TEAMS, that: none. Its count is nowhere else */
 };
 
 /* Collectives on the host of the teams that had this slot, one after the other. */
@@ -90,13 +92,20 @@ struct profile_block {
     uint32_t current; /* enum profile_call; the thread's own */
     struct profile_turn turns[PROFILE_CALLS];
     struct profile_count calls[PROFILE_CALLS];
-    struct profile_row rows[PROFILE_ROWS];
-    struct profile_team teams[PROFILE_TEAMS];
-    uintptr_t row_keys[PROFILE_ROWS]; /* the algorithm; the thread's own, as is what follows */
-    struct profile_row *recent;       /* the row of the last collective, NULL: none yet; its key and size */
+    struct profile_row cells[PROFILE_CELLS];
+    uintptr_t keys[PROFILE_CELLS]; /* the algorithm and the team; the thread's own, as is what follows */
+    struct profile_row *recent;    /* the cell of the last collective, NULL: none yet; its key and size */
     uintptr_t recent_key;
     uint64_t recent_size;
     struct profile_peer peers[];        /* [n_pes] */
+};
+
+/* What all threads have counted. */
+struct profile_sums {
+    struct profile_count calls[PROFILE_CALLS];
+    struct profile_row rows[PROFILE_ROWS]; /* by name and size */
+    struct profile_team teams[PROFILE_TEAMS];
+    struct profile_peer peers[]; /* [n_pes] */
 };
 
 struct profile {
@@ -118,9 +127,9 @@ bool iso_profile_is_asked(const struct env *env); /* SHMEM_PROFILE; alike on all
 int iso_profile_start(void); /* 0, or -ENOMEM after a sentence; no-op where no variable asks for it */
 void iso_profile_stop(void);
 struct profile_block *iso_profile_take_block(void);
-/* What all threads have counted; *sum is the caller's, of iso_profile_block_bytes(). */
-size_t iso_profile_block_bytes(void);
-void iso_profile_sum(struct profile_block *sum);
+size_t iso_profile_sums_bytes(void);
+void iso_profile_sum(struct profile_sums *sum);
+void iso_profile_add_row(struct profile_row sums[PROFILE_ROWS], const struct profile_row *row); /* has a name */
 const char *iso_profile_team_name(int index); /* "world", "shared", "slot 2", .. "slot 15 and above" */
 
 /* NULL: it has none yet, or nothing is counted. */
@@ -144,39 +153,42 @@ struct profile_span {
     struct profile_block *block;
     uint64_t began_ns;  /* 0: not timed */
     uint64_t waited_ns; /* of calls of this kind before */
-    struct profile_row *row;   /* of a collective, else NULL */
-    struct profile_team *team; /* likewise */
+    struct profile_row *row; /* of a collective, else NULL */
     uint32_t call, before;
     uint32_t weight; /* calls that it stands for */
 };
+#define ISO_PROFILE_NONE {NULL, 0, 0, NULL, 0, 0, 0}
 ISO_COLD uint64_t iso_profile_clock(void);
 ISO_COLD void iso_profile_end_timed(struct profile_span span); /* by value: a span lies in registers until here */
-/* The row of an algorithm for calls of these bytes, in this thread's block, in two steps; NULL: it has none yet. `key` is
- * any number that only this algorithm has. The call is counted there. */
-struct profile_row *iso_profile_seek_row(struct profile_block *block, uintptr_t key, uint64_t size);
-struct profile_row *iso_profile_new_row(struct profile_block *block, uintptr_t key, const char *kind, const char *name,
-                                        size_t bytes);
-ISO_INLINE uint64_t iso_profile_size(size_t bytes) { return bytes == 0 ? 0 : 64 - (uint64_t)__builtin_clzll(bytes); }
-ISO_INLINE struct profile_row *iso_profile_row(struct profile_block *block, uintptr_t key, size_t bytes)
+/* A collective. key: the address of what only its algorithm has, a multiple of 16, or of something longer. */
+struct profile_what {
+    enum profile_call call;
+    uintptr_t key;
+    int slot; /* of the team; -1: none */
+    size_t bytes;
+};
+ISO_INLINE unsigned iso_profile_team(int slot)
 {
-    uint64_t size = iso_profile_size(bytes);
+    return slot < 0 ? PROFILE_TEAMS : ISO_MIN((unsigned)slot, (unsigned)PROFILE_TEAMS - 1);
+}
+/* The cell of such calls in this thread's block, in two steps; NULL: it has none yet. The call is counted there. */
+struct profile_row *iso_profile_seek_row(struct profile_block *block, uintptr_t key, uint64_t size);
+struct profile_row *iso_profile_new_row(struct profile_block *block, struct profile_what what, const char *kind,
+                                        const char *name);
+ISO_INLINE uint64_t iso_profile_size(size_t bytes) { return bytes == 0 ? 0 : 64 - (uint64_t)__builtin_clzll(bytes); }
+ISO_INLINE struct profile_row *iso_profile_row(struct profile_block *block, struct profile_what what)
+{
+    uint64_t size = iso_profile_size(what.bytes);
+    uintptr_t key = what.key + iso_profile_team(what.slot);
     struct profile_row *row = block->recent;
     if (ISO_UNLIKELY((block->recent_key != key) | (block->recent_size != size)))
         row = iso_profile_seek_row(block, key, size);
     if (ISO_UNLIKELY(row == NULL))
         return NULL;
     iso_profile_add(&row->count, 1);
-    iso_profile_add(&row->bytes, bytes);
+    if (what.bytes != 0)
+        iso_profile_add(&row->bytes, what.bytes);
     return row;
-}
-/* The collective of the span is one of the team with this slot; -1: a team of one PE, which is not counted. */
-ISO_INLINE void iso_profile_count_team(struct profile_span *span, int slot, size_t bytes)
-{
-    if (slot < 0)
-        return;
-    span->team = &span->block->teams[slot < PROFILE_TEAMS ? slot : PROFILE_TEAMS - 1];
-    iso_profile_add(&span->team->count, 1);
-    iso_profile_add(&span->team->bytes, bytes);
 }
 /* A wait of this thread is over that has lasted so long: by wait.c. */
 ISO_COLD void iso_profile_wait(uint64_t ns, int pe);
@@ -191,7 +203,7 @@ ISO_INLINE uint32_t iso_profile_turn(struct profile_turn *turn)
 }
 ISO_INLINE struct profile_span iso_profile_start_span(struct profile_block *b, enum profile_call call, size_t bytes)
 {
-    struct profile_span span = {b, 0, b->calls[call].waited_ns, NULL, NULL, (uint32_t)call, b->current, 1};
+    struct profile_span span = {b, 0, b->calls[call].waited_ns, NULL, (uint32_t)call, b->current, 1};
     b->current = (uint32_t)call;
     if (ISO_UNLIKELY(bytes >= PROFILE_LONG_BYTES)) {
         span.began_ns = iso_profile_clock();
@@ -207,6 +219,13 @@ ISO_INLINE struct profile_span iso_profile_begin(enum profile_call call, size_t 
     iso_profile_add(&b->calls[call].count, 1);
     iso_profile_add(&b->calls[call].bytes, bytes);
     return iso_profile_start_span(b, call, bytes);
+}
+/* A collective. span.row NULL: its cell is to be made, by iso_profile_new_row. */
+ISO_INLINE struct profile_span iso_profile_begin_row(struct profile_what what)
+{
+    struct profile_span span = iso_profile_start_span(iso_profile_block(), what.call, what.bytes);
+    span.row = iso_profile_row(span.block, what);
+    return span;
 }
 ISO_INLINE void iso_profile_add_to(struct profile_block *b, enum profile_call call, size_t bytes, int pe)
 {
@@ -246,7 +265,7 @@ ISO_INLINE void iso_profile_end(const struct profile_span *span)
 /* The same for calls that are made whether calls are counted or not. */
 ISO_INLINE struct profile_span iso_profile_enter(enum profile_call call, size_t bytes)
 {
-    struct profile_span none = {NULL, 0, 0, NULL, NULL, 0, 0, 0};
+    struct profile_span none = ISO_PROFILE_NONE;
     return ISO_UNLIKELY(ISO->profile != NULL) ? iso_profile_begin(call, bytes) : none;
 }
 ISO_INLINE void iso_profile_leave(const struct profile_span *span)

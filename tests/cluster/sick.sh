@@ -74,7 +74,7 @@ if [ -e "$shim/libfabric.so.1" ] && [ -n "$ISO_OFI_REAL" ]; then
     two_nodes LD_LIBRARY_PATH="$shim" ISO_OFI_SHIM=again SHMEM_METRICS="$work/metrics" far
     says "a retry storm" '^retry storm: the network of pe [0-3] refused [0-9]+ of its [0-9]+ posts for want of room'
     says "a retry storm" '^isomer_network_retries_total\{pe="0"\} [1-9]' "$work/metrics.0.prom"
-    two_nodes LD_LIBRARY_PATH="$shim" ISO_OFI_SHIM=slow far
+    two_nodes LD_LIBRARY_PATH="$shim" ISO_OFI_SHIM=slow,nofd far
     says "a slow network" '^slow network: pe [0-3] waited [0-9.]+ s for it, 0\.[0-9]+ s each time on average; longest: [0-9.]+ s, for pe [0-3] on '
 else
     echo "a double of libfabric: not here"
