@@ -21,19 +21,7 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #endif
-#include <assert.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "../shmem.h"
-#include "../shmemx.h"
-#ifdef __cplusplus
-#include "../shmem_device.hpp"
-#else
-#include "../shmem_device.h"
-#endif
+#include "state.h"
 
 /* ---- constants and types ---- */
 
@@ -63,150 +51,24 @@ typedef struct {
     int num_contexts;
 } nvshmem_team_config_t;
 #define NVSHMEM_TEAM_INVALID (-1)
-#define NVSHMEM_TEAM_WORLD 0
-#define NVSHMEM_TEAM_SHARED 1
-#define NVSHMEMX_TEAM_NODE 2
-enum { COMPAT_TEAMS = 256 };
-
-/* ---- the state of a PE: one for all translation units of a program ---- */
-
-/* What kernels know of a team: the handle; of each member its last epoch, symmetric; and the epoch of this PE. */
-struct compat_team {
-    shmemd_t h;
-    uint64_t *epochs;
-    uint64_t *epoch;
-};
-struct compat_kernels {
-    struct compat_team *teams; /* [COMPAT_TEAMS] in device memory */
-    shmemd_t world;
-};
-/* A translation unit with kernels: how it takes the state. */
-struct compat_unit {
-    int (*take)(const struct compat_kernels *state); /* 0, or the vendor's error */
-    struct compat_unit *next;
-    int is_filled;
-};
-struct compat_host {
-    int uses;                         /* init and finalize in pairs */
-    shmem_team_t teams[COMPAT_TEAMS]; /* SHMEM_TEAM_INVALID: no such team */
-    struct compat_kernels kernels;
-    struct compat_unit *units;
-};
-#ifdef __cplusplus
-extern "C" {
-#endif
-__attribute__((weak)) struct compat_host *compat_nvshmem_host(void);
-__attribute__((weak)) struct compat_host *compat_nvshmem_host(void)
-{
-    static struct compat_host host;
-    return &host;
-}
-#ifdef __cplusplus
-}
-#endif
-
-#define COMPAT_HOST static inline __attribute__((unused))
-
-COMPAT_HOST void compat_die(const char *call, const char *why)
-{
-    fprintf(stderr, "%s: %s\n", call, why);
-    shmem_global_exit(1);
-}
-/* Units that came later take the state, too. */
-COMPAT_HOST struct compat_host *compat_here(void)
-{
-    struct compat_host *host = compat_nvshmem_host();
-    for (struct compat_unit *unit = host->units; unit != NULL && host->uses != 0; unit = unit->next)
-        if (!unit->is_filled) {
-            if (unit->take(&host->kernels) != 0)
-                compat_die("nvshmem_init", "the handle of a translation unit cannot be written: another device is "
-                                           "current than this PE's, or its kernels are for another device");
-            unit->is_filled = 1;
-        }
-    return host;
-}
-COMPAT_HOST shmem_team_t compat_team_of(nvshmem_team_t team)
-{
-    struct compat_host *host = compat_here();
-    return team < 0 || team >= COMPAT_TEAMS ? SHMEM_TEAM_INVALID : host->teams[team];
-}
-
-/* Collective over the members: makes the team known to kernels under `number`. */
-COMPAT_HOST void compat_team_add(struct compat_host *host, shmem_team_t team, int number)
-{
-    static const uint64_t none[256] = {0};
-    struct compat_team t;
-    const int me = shmem_my_pe();
-    const size_t bytes = (size_t)shmem_team_n_pes(team) * sizeof(uint64_t);
-    memset(&t, 0, sizeof t);
-    t.epochs = (uint64_t *)shmemx_team_malloc(team, bytes, SHMEMX_DEVICE);
-    t.epoch = (uint64_t *)shmemx_local_malloc(sizeof(uint64_t), SHMEMX_DEVICE);
-    if (t.epochs == NULL || t.epoch == NULL || shmemx_device_handle(team, 0, &t.h) != 0)
-        compat_die("nvshmem", "a team cannot be made: no device memory, or no device");
-    for (size_t at = 0; at < bytes; at += sizeof none)
-        shmem_putmem((char *)t.epochs + at, none, bytes - at < sizeof none ? bytes - at : sizeof none, me);
-    shmem_putmem(t.epoch, none, sizeof *t.epoch, me);
-    shmem_putmem(host->kernels.teams + number, &t, sizeof t, me);
-    shmem_quiet();
-    host->teams[number] = team;
-    if (number == NVSHMEM_TEAM_WORLD)
-        host->kernels.world = t.h;
-    shmem_team_sync(team); /* nobody signals before the words are zero */
-}
+#define NVSHMEM_TEAM_WORLD COMPAT_WORLD
+#define NVSHMEM_TEAM_SHARED COMPAT_SHARED
+#define NVSHMEMX_TEAM_NODE COMPAT_NODE
 
 /* ---- start and end ---- */
 
-#ifndef __cplusplus
-extern int setenv(const char *name, const char *value, int overwrite); /* strict C hides it */
-#endif
-COMPAT_HOST void compat_rename(const char *theirs, const char *ours)
-{
-    const char *value = getenv(theirs);
-    if (value != NULL && getenv(ours) == NULL)
-        setenv(ours, value, 0);
-}
-/* The library runs: its device, the teams. */
-COMPAT_HOST void compat_begin(void)
-{
-    struct compat_host *host = compat_nvshmem_host();
-    if (host->uses++ != 0)
-        return;
-    if (shmemx_device_init() != 0)
-        compat_die("nvshmem_init", "no device runs");
-    for (int i = 0; i < COMPAT_TEAMS; i++)
-        host->teams[i] = SHMEM_TEAM_INVALID;
-    host->kernels.teams =
-        (struct compat_team *)shmemx_local_malloc(COMPAT_TEAMS * sizeof(struct compat_team), SHMEMX_DEVICE);
-    if (host->kernels.teams == NULL)
-        compat_die("nvshmem_init", "no device memory");
-    compat_team_add(host, SHMEM_TEAM_WORLD, NVSHMEM_TEAM_WORLD);
-    compat_team_add(host, SHMEM_TEAM_SHARED, NVSHMEM_TEAM_SHARED);
-    compat_team_add(host, SHMEM_TEAM_SHARED, NVSHMEMX_TEAM_NODE);
-    for (struct compat_unit *unit = host->units; unit != NULL; unit = unit->next)
-        unit->is_filled = 0;
-    (void)compat_here();
-}
-/* Before the library starts. */
 COMPAT_HOST void compat_variables(void) { compat_rename("NVSHMEM_SYMMETRIC_SIZE", "SHMEM_DEVICE_HEAP_SIZE"); }
 COMPAT_HOST int nvshmem_init_thread(int requested, int *provided)
 {
     compat_variables();
-    int rc = shmem_init_thread(requested, provided);
-    if (rc == 0)
-        compat_begin();
-    return rc;
+    return compat_init("nvshmem_init", requested, provided);
 }
 COMPAT_HOST void nvshmem_init(void)
 {
     int provided;
     (void)nvshmem_init_thread(NVSHMEM_THREAD_SERIALIZED, &provided);
 }
-COMPAT_HOST void nvshmem_finalize(void)
-{
-    struct compat_host *host = compat_nvshmem_host();
-    host->uses--;
-    shmem_finalize();
-}
+COMPAT_HOST void nvshmem_finalize(void) { compat_end(); }
 COMPAT_HOST void nvshmem_query_thread(int *provided) { shmem_query_thread(provided); }
 COMPAT_HOST void nvshmem_global_exit(int status) { shmem_global_exit(status); }
 COMPAT_HOST void nvshmem_info_get_version(int *major, int *minor) { shmem_info_get_version(major, minor); }
@@ -224,28 +86,14 @@ COMPAT_HOST void nvshmem_free(void *ptr) { shmemx_free(ptr); }
 
 /* ---- teams of the host ---- */
 
-COMPAT_HOST int compat_team_made(shmem_team_t team, nvshmem_team_t *new_team)
-{
-    struct compat_host *host = compat_here();
-    int number = NVSHMEMX_TEAM_NODE + 1;
-    *new_team = NVSHMEM_TEAM_INVALID;
-    if (team == SHMEM_TEAM_INVALID)
-        return 0;
-    while (number < COMPAT_TEAMS && host->teams[number] != SHMEM_TEAM_INVALID)
-        number++;
-    if (number == COMPAT_TEAMS)
-        compat_die("nvshmem_team_split_strided", "256 teams are alive, that is the most");
-    compat_team_add(host, team, number);
-    *new_team = number;
-    return 0;
-}
 COMPAT_HOST int nvshmem_team_split_strided(nvshmem_team_t parent, int start, int stride, int size,
                                            const nvshmem_team_config_t *config, long mask, nvshmem_team_t *new_team)
 {
     shmem_team_t team = SHMEM_TEAM_INVALID;
     (void)config, (void)mask;
     int rc = shmem_team_split_strided(compat_team_of(parent), start, stride, size, NULL, 0, &team);
-    return rc != 0 ? (*new_team = NVSHMEM_TEAM_INVALID, rc) : compat_team_made(team, new_team);
+    *new_team = rc != 0 ? NVSHMEM_TEAM_INVALID : compat_team_made(__func__, team);
+    return rc;
 }
 COMPAT_HOST int nvshmem_team_split_2d(nvshmem_team_t parent, int xrange, const nvshmem_team_config_t *xconfig,
                                       long xmask, nvshmem_team_t *xteam, const nvshmem_team_config_t *yconfig,
@@ -254,37 +102,13 @@ COMPAT_HOST int nvshmem_team_split_2d(nvshmem_team_t parent, int xrange, const n
     shmem_team_t x = SHMEM_TEAM_INVALID, y = SHMEM_TEAM_INVALID;
     (void)xconfig, (void)xmask, (void)yconfig, (void)ymask;
     int rc = shmem_team_split_2d(compat_team_of(parent), xrange, NULL, 0, &x, NULL, 0, &y);
-    *xteam = *yteam = NVSHMEM_TEAM_INVALID;
-    return rc != 0 ? rc : (compat_team_made(x, xteam) | compat_team_made(y, yteam));
+    *xteam = rc != 0 ? NVSHMEM_TEAM_INVALID : compat_team_made(__func__, x);
+    *yteam = rc != 0 ? NVSHMEM_TEAM_INVALID : compat_team_made(__func__, y);
+    return rc;
 }
-COMPAT_HOST void nvshmem_team_destroy(nvshmem_team_t team)
-{
-    struct compat_host *host = compat_here();
-    if (team <= NVSHMEMX_TEAM_NODE || team >= COMPAT_TEAMS || host->teams[team] == SHMEM_TEAM_INVALID)
-        return;
-    struct compat_team t;
-    shmem_getmem(&t, host->kernels.teams + team, sizeof t, shmem_my_pe());
-    (void)shmemx_team_free(host->teams[team], t.epochs);
-    shmemx_local_free(t.epoch);
-    shmem_team_destroy(host->teams[team]);
-    host->teams[team] = SHMEM_TEAM_INVALID;
-}
+COMPAT_HOST void nvshmem_team_destroy(nvshmem_team_t team) { compat_team_end(team); }
 
 /* ---- calls of host and kernels ---- */
-
-#ifdef __cplusplus
-#define COMPAT_BOTH PRIM_BOTH_FN
-#define COMPAT_EITHER(kernel, host) PRIM_EITHER(kernel, host)
-#include "nvshmem_kernels.hpp"
-#else
-#define COMPAT_BOTH COMPAT_HOST
-#define COMPAT_EITHER(kernel, host) host
-#endif
-/* A call with a result, and one without. `kernel` and `host` are expressions. */
-#define COMPAT_CALL(R, name, params, kernel, host) \
-    COMPAT_BOTH R name params { return COMPAT_EITHER(kernel, host); }
-#define COMPAT_DO(name, params, kernel, host) \
-    COMPAT_BOTH void name params { COMPAT_EITHER(kernel, host); }
 
 COMPAT_CALL(int, nvshmem_my_pe, (void), compat::world().my_pe, shmem_my_pe())
 COMPAT_CALL(int, nvshmem_n_pes, (void), compat::world().n_pes, shmem_n_pes())
@@ -443,8 +267,7 @@ SHMEM_STD_TYPES(COMPAT_WAIT, )
     COMPAT_SOME(NAME, T, test_some)
 SHMEM_STD_TYPES(COMPAT_ARRAYS, )
 
-/* ---- order, and collectives by a thread or by the host ----
- * Collectives of the host are calls on the default stream, and wait for it. */
+/* ---- order, and collectives by a thread or by the host ---- */
 
 COMPAT_DO(nvshmem_fence, (void), shmemd_fence(compat::world()), shmem_fence())
 COMPAT_DO(nvshmem_quiet, (void), compat::quiet(), shmem_quiet())
@@ -458,7 +281,6 @@ COMPAT_CALL(int, nvshmem_sync, (nvshmem_team_t team), compat::sync(team, shmemd:
             shmem_team_sync(compat_team_of(team)))
 COMPAT_DO(nvshmem_sync_all, (void), (void)compat::sync(NVSHMEM_TEAM_WORLD, shmemd::thread()), shmem_sync_all())
 
-#define COMPAT_WAITED(call) ((call) | shmemx_stream_synchronize(NULL))
 #define COMPAT_COLL(T, call_b, call_f, call_a, bytes)                                                                  \
     COMPAT_CALL(                                                                                                       \
         int, call_b, (nvshmem_team_t team, T * dest, const T *source, size_t nelems, int root),                        \

@@ -60,39 +60,20 @@ COMPAT_HOST int nvshmemx_set_attr_mpi_comm_args(void *mpi_comm, nvshmemx_init_at
 COMPAT_HOST int nvshmemx_init_attr(unsigned flags, nvshmemx_init_attr_t *attr)
 {
     int provided;
+    compat_variables();
 #ifdef MPI_VERSION
-    nvshmemx_uniqueid_t of_comm = NVSHMEMX_UNIQUEID_INITIALIZER;
-    nvshmemx_init_attr_t by_comm = NVSHMEMX_INIT_ATTR_INITIALIZER;
-    if ((flags & NVSHMEMX_INIT_WITH_MPI_COMM) != 0 && attr != NULL && attr->mpi_comm != NULL) {
-        MPI_Comm comm = *(MPI_Comm *)attr->mpi_comm;
-        MPI_Comm_rank(comm, &by_comm.rank);
-        MPI_Comm_size(comm, &by_comm.size);
-        int failed = by_comm.rank == 0 ? nvshmemx_get_uniqueid(&of_comm) : 0;
-        MPI_Bcast(&failed, 1, MPI_INT, 0, comm);
-        MPI_Bcast(&of_comm, (int)sizeof of_comm, MPI_BYTE, 0, comm);
-        if (failed != 0)
-            return NVSHMEMX_ERROR_INTERNAL;
-        by_comm.id = &of_comm;
-        attr = &by_comm;
-        flags = NVSHMEMX_INIT_WITH_UNIQUEID;
-    }
+    if ((flags & NVSHMEMX_INIT_WITH_MPI_COMM) != 0 && attr != NULL && attr->mpi_comm != NULL)
+        return compat_init_by_comm("nvshmem_init", *(MPI_Comm *)attr->mpi_comm) == 0 ? NVSHMEMX_SUCCESS
+                                                                                    : NVSHMEMX_ERROR_INTERNAL;
 #endif
     if ((flags & NVSHMEMX_INIT_WITH_UNIQUEID) == 0)
         return nvshmem_init_thread(NVSHMEM_THREAD_SERIALIZED, &provided);
-    shmemx_init_attr_t ours = SHMEMX_INIT_ATTR;
     if (attr == NULL || attr->id == NULL) {
         fprintf(stderr, "nvshmemx_init_attr: no id; call nvshmemx_set_attr_uniqueid_args first\n");
         return NVSHMEMX_ERROR_INVALID_VALUE;
     }
-    compat_variables();
-    ours.rank = attr->rank;
-    ours.size = attr->size;
-    ours.id = attr->id;
-    ours.requested = SHMEM_THREAD_SERIALIZED;
-    if (shmemx_init_attr(&ours) != 0)
-        return NVSHMEMX_ERROR_INTERNAL;
-    compat_begin();
-    return NVSHMEMX_SUCCESS;
+    return compat_init_by_id("nvshmem_init", attr->rank, attr->size, attr->id) == 0 ? NVSHMEMX_SUCCESS
+                                                                                   : NVSHMEMX_ERROR_INTERNAL;
 }
 COMPAT_HOST int nvshmemx_hostlib_init_attr(unsigned flags, nvshmemx_init_attr_t *attr)
 {
@@ -109,24 +90,14 @@ COMPAT_HOST const char *nvshmemx_status_string(int status)
 {
     return status == NVSHMEMX_SUCCESS ? "success" : "an error, of which a sentence stands on stderr";
 }
-COMPAT_HOST int nvshmemx_init_status(void) { return compat_nvshmem_host()->uses != 0 ? 2 : 0; }
+COMPAT_HOST int nvshmemx_init_status(void) { return compat_host_state()->uses != 0 ? 2 : 0; }
 #define NVSHMEM_STATUS_NOT_INITIALIZED 0
 #define NVSHMEM_STATUS_IS_INITIALIZED 2
 
-/* Modules that the driver loads by itself do not get the handle: an error with a sentence, of programs that have such
- * calls on a path that they seldom take. */
-COMPAT_HOST int compat_no_module(const char *call)
-{
-    fprintf(stderr,
-            "%s: what the driver loads by itself does not get the handle here; pass a shmemd_t of "
-            "shmemx_device_handle to its kernels\n",
-            call);
-    return NVSHMEMX_ERROR_NOT_SUPPORTED;
-}
-COMPAT_HOST int nvshmemx_cumodule_init(void *module) { return (void)module, compat_no_module(__func__); }
-COMPAT_HOST int nvshmemx_cumodule_finalize(void *module) { return (void)module, compat_no_module(__func__); }
-COMPAT_HOST int nvshmemx_culibrary_init(void *library) { return (void)library, compat_no_module(__func__); }
-COMPAT_HOST int nvshmemx_culibrary_finalize(void *library) { return (void)library, compat_no_module(__func__); }
+COMPAT_HOST int nvshmemx_cumodule_init(void *module) { return (void)module, compat_no_module(__func__, NVSHMEMX_ERROR_NOT_SUPPORTED); }
+COMPAT_HOST int nvshmemx_cumodule_finalize(void *module) { return (void)module, compat_no_module(__func__, NVSHMEMX_ERROR_NOT_SUPPORTED); }
+COMPAT_HOST int nvshmemx_culibrary_init(void *library) { return (void)library, compat_no_module(__func__, NVSHMEMX_ERROR_NOT_SUPPORTED); }
+COMPAT_HOST int nvshmemx_culibrary_finalize(void *library) { return (void)library, compat_no_module(__func__, NVSHMEMX_ERROR_NOT_SUPPORTED); }
 
 /* ---- memory ---- */
 
@@ -308,13 +279,6 @@ COMPAT_DO(nvshmemx_signal_op, (uint64_t *sig_addr, uint64_t signal, int sig_op, 
 
 /* ---- by a warp or a block: form is warp, group its group here. The group synchronises at both ends ---- */
 
-#define COMPAT_SYNCED(group, call)                 \
-    {                                              \
-        const shmemd_group_t compat_group = group; \
-        shmemd_group_sync(compat_group);           \
-        call;                                      \
-        shmemd_group_sync(compat_group);           \
-    }
 #define COMPAT_GROUP_MOVE(T, name, ours, bytes, form, group)                    \
     PRIM_FN void name##_##form(T *dest, const T *source, size_t nelems, int pe) \
         COMPAT_SYNCED(group, shmemd_##ours##_group(compat::world(), compat_group, dest, source, nelems *(bytes), pe))
@@ -405,12 +369,6 @@ COMPAT_BLOCK_HALVES(max_reduce)
 
 /* ---- what is missing: a sentence at compile time ---- */
 
-#define COMPAT_MISSING(name, sentence)                                          \
-    template <class... A> PRIM_BOTH_FN void *name(A...)                         \
-    {                                                                           \
-        static_assert(sizeof...(A) > 99, #name " is not in Isomer: " sentence); \
-        return nullptr;                                                         \
-    }
 COMPAT_MISSING(nvshmemx_mc_ptr, "there are no multicast pointers; take nvshmem_ptr of each PE")
 #define COMPAT_NO_FLUSH "there is no flush; a quiet also makes sources free"
 COMPAT_MISSING(nvshmemx_flush, COMPAT_NO_FLUSH)

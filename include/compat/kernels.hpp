@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// What NVSHMEM's names do in kernels and shmem_device.hpp does not: the handle of a translation unit, barriers of a
-// team that any thread, warp or block makes, and collectives by a thread or a warp. Included by compat/nvshmem.h only.
-#ifndef COMPAT_NVSHMEM_KERNELS_HPP
-#define COMPAT_NVSHMEM_KERNELS_HPP
+// What NVSHMEM's and rocSHMEM's names do in kernels and shmem_device.hpp does not: the handle of a translation unit,
+// barriers of a team that any thread, wave or block makes, and collectives by a thread or a wave. Included by
+// compat/state.h only.
+#ifndef COMPAT_KERNELS_HPP
+#define COMPAT_KERNELS_HPP
 
 namespace compat
 {
@@ -10,23 +11,30 @@ namespace compat
 // ---- the handle ----
 
 #ifdef PRIM_CALLS_GLOBAL
-PRIM_FN compat_kernels state() { return compat_nvshmem_host()->kernels; }
+PRIM_FN compat_kernels state() { return compat_host_state()->kernels; }
 #else
 static __constant__ compat_kernels unit_state;
 PRIM_FN compat_kernels state() { return unit_state; }
+#ifdef __HIP__
+static int take(const compat_kernels *from)
+{
+    return (int)hipMemcpyToSymbol(HIP_SYMBOL(unit_state), from, sizeof *from, 0, hipMemcpyHostToDevice);
+}
+#else
 static int take(const compat_kernels *from) { return (int)cudaMemcpyToSymbol(unit_state, from, sizeof *from); }
+#endif
 struct unit_here {
     compat_unit unit;
     unit_here()
     {
         unit.take = take;
         unit.is_filled = 0;
-        unit.next = compat_nvshmem_host()->units;
-        compat_nvshmem_host()->units = &unit;
+        unit.next = compat_host_state()->units;
+        compat_host_state()->units = &unit;
     }
     ~unit_here() // of a library that is unloaded
     {
-        compat_unit **at = &compat_nvshmem_host()->units;
+        compat_unit **at = &compat_host_state()->units;
         while (*at != nullptr && *at != &unit)
             at = &(*at)->next;
         if (*at != nullptr)
@@ -37,7 +45,7 @@ static unit_here this_unit;
 #endif
 PRIM_FN shmemd_t world() { return state().world; }
 PRIM_FN compat_team team_of(int32_t team) { return state().teams[team]; }
-PRIM_FN shmemd_t handle(int32_t team) { return team == NVSHMEM_TEAM_WORLD ? world() : team_of(team).h; }
+PRIM_FN shmemd_t handle(int32_t team) { return team == COMPAT_WORLD ? world() : team_of(team).h; }
 
 PRIM_FN void quiet() { shmemd_quiet(world()); }
 
@@ -83,7 +91,7 @@ PRIM_FN int alltoall(int32_t team, shmemd::block_group, void *dest, const void *
 {
     return shmemd_alltoallmem_block(lane_of(team), dest, source, bytes);
 }
-// By a thread or a warp: dests are free when all have entered, and complete when all are done.
+// By a thread or a wave: dests are free when all have entered, and complete when all are done.
 template <class G>
 PRIM_FN void send(const compat_team &t, G group, char *dest, const char *source, size_t bytes, int pe)
 {
@@ -117,7 +125,7 @@ template <class G> PRIM_FN int alltoall(int32_t team, G group, void *dest, const
     return rc | agree(t, group, true);
 }
 
-// ---- reductions by a thread or a warp: each thread combines elements that it gets, in the order of members ----
+// ---- reductions by a thread or a wave: each thread combines elements that it gets, in the order of members ----
 
 #define COMPAT_COMBINE(op, expression) \
     template <class T> PRIM_FN T combine_##op(T a, T b) { return (T)(expression); }
