@@ -71,30 +71,35 @@ static void move(struct bench *x, const struct way *w)
     need(shmemx_coll_on_stream(&q, x->moves[0]), w->kind);
 }
 
-static void end_moves(struct bench *x)
+enum work { CALLS, PRODUCTS };
+
+static void begin_work(struct bench *x, const struct way *w, enum work work, int n)
 {
-    for (int i = 0; i < x->pes; i++)
+    for (int i = 0; i < n; i++)
+        if (work == CALLS)
+            move(x, w);
+        else
+            need(matmul(x->by, x->c, x->a, x->b, x->n, x->n, x->n), "a product");
+}
+static void end_work(struct bench *x, enum work work)
+{
+    if (work == PRODUCTS)
+        need(shmemx_stream_synchronize(x->computes), "the products");
+    for (int i = 0; work == CALLS && i < x->pes; i++)
         need(shmemx_stream_synchronize(x->moves[i]), "the calls");
 }
 
-/* us of one of `calls` calls and of a product; timed are the calls, or the products. The others are under way. */
-enum timed { CALLS, PRODUCTS };
-static double sample(struct bench *x, const struct way *w, int calls, int products, enum timed timed)
+/* us of one of n calls, or products, while `others` of the other ones are under way. */
+static double sample(struct bench *x, const struct way *w, enum work work, int n, int others)
 {
+    enum work other = work == CALLS ? PRODUCTS : CALLS;
     shmem_barrier_all();
-    double begin = now_us(), us = 0;
-    for (int i = 0; i < calls; i++)
-        move(x, w);
-    for (int i = 0; i < products; i++)
-        need(matmul(x->by, x->c, x->a, x->b, x->n, x->n, x->n), "a product");
-    if (timed == CALLS) {
-        end_moves(x);
-        us = (now_us() - begin) / calls;
-    }
-    need(shmemx_stream_synchronize(x->computes), "the products");
-    if (timed == PRODUCTS)
-        us = (now_us() - begin) / products;
-    end_moves(x);
+    begin_work(x, w, other, others);
+    double begin = now_us();
+    begin_work(x, w, work, n);
+    end_work(x, work);
+    double us = (now_us() - begin) / n;
+    end_work(x, other);
     return us;
 }
 
@@ -121,14 +126,14 @@ static double median(double *us)
 static void run(struct bench *x, const struct way *w, double product)
 {
     double alone[TURNS], beside[TURNS], products[TURNS], beside_calls[TURNS];
-    (void)sample(x, w, 1, 0, CALLS); /* makes the slot */
-    double call = slowest(sample(x, w, 2, 0, CALLS));
+    (void)sample(x, w, CALLS, 1, 0); /* makes the slot */
+    double call = slowest(sample(x, w, CALLS, 2, 0));
     int calls = 2 + (int)(product * x->products / call), lasting = 2 + (int)(3 * product * x->products / call);
     for (int turn = 0; turn < TURNS; turn++) {
-        alone[turn] = slowest(sample(x, w, calls, 0, CALLS));
-        products[turn] = slowest(sample(x, w, 0, x->products, PRODUCTS));
-        beside[turn] = slowest(sample(x, w, calls, 3 * x->products, CALLS));
-        beside_calls[turn] = slowest(sample(x, w, lasting, x->products, PRODUCTS));
+        alone[turn] = slowest(sample(x, w, CALLS, calls, 0));
+        products[turn] = slowest(sample(x, w, PRODUCTS, x->products, 0));
+        beside[turn] = slowest(sample(x, w, CALLS, calls, 3 * x->products));
+        beside_calls[turn] = slowest(sample(x, w, PRODUCTS, x->products, lasting));
     }
     double speed = median(products) / median(beside_calls), us = median(beside);
     if (x->me == 0)
@@ -161,8 +166,8 @@ int main(int argc, char **argv)
     need(x.a == NULL || x.b == NULL || x.c == NULL || x.from == NULL || x.to == NULL, "an allocation");
     fill(x.a, x.n * x.n, a_of);
     fill(x.b, x.n * x.n, b_of);
-    (void)sample(&x, NULL, 0, 1, PRODUCTS);
-    double product = slowest(sample(&x, NULL, 0, x.products, PRODUCTS));
+    (void)sample(&x, NULL, PRODUCTS, 1, 0);
+    double product = slowest(sample(&x, NULL, PRODUCTS, x.products, 0));
     for (const struct way *w = ways; w < ways + WAYS; w++)
         if (argc < 5 || strcmp(argv[4], w->kind) == 0)
             run(&x, w, product);

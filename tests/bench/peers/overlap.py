@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A collective of NCCL beside a matrix product, as ../overlap.c measures ours, in lines like those.
 usage: torchrun --nproc-per-node N overlap.py [n of n x n x n [products of a sample [bytes of the larger buffer [kind]]]]"""
+import contextlib
 import os
 import statistics
 import sys
@@ -37,40 +38,38 @@ def slowest(value):
     return value.item()
 
 
-def sample(call, times, some, timed):
-    """us of one of the calls, or of one of some products. The others are under way."""
+def begin_work(call, work, times):
+    with torch.cuda.stream(moves) if work == "calls" else contextlib.nullcontext():
+        for _ in range(times):
+            call() if work == "calls" else torch.mm(a, b, out=c)
+
+
+def sample(call, work, times, others):
+    """us of one of the calls, or of the products, while some of the other ones are under way."""
     dist.barrier()
     if on_gpu:
         torch.cuda.synchronize()
-    begin, us = time.perf_counter(), 0
-    with torch.cuda.stream(moves):
-        for _ in range(times):
-            call()
-    for _ in range(some):
-        torch.mm(a, b, out=c)
-    if timed == "calls":
-        if on_gpu:
-            moves.synchronize()
-        us = (time.perf_counter() - begin) / times * 1e6
+    begin_work(call, "products" if work == "calls" else "calls", others)
+    begin = time.perf_counter()
+    begin_work(call, work, times)
     if on_gpu:
-        torch.cuda.current_stream().synchronize()
-    if timed == "products":
-        us = (time.perf_counter() - begin) / some * 1e6
+        (moves if work == "calls" else torch.cuda.current_stream()).synchronize()
+    us = (time.perf_counter() - begin) / times * 1e6
     if on_gpu:
         torch.cuda.synchronize()
     return slowest(us)
 
 
-sample(None, 0, 1, "products")
-product = sample(None, 0, products, "products")
+sample(None, "products", 1, 0)
+product = sample(None, "products", products, 0)
 for kind, call in calls.items():
     if only not in (None, kind):
         continue
-    sample(call, 1, 0, "calls")
-    one = sample(call, 2, 0, "calls")
+    sample(call, "calls", 1, 0)
+    one = sample(call, "calls", 2, 0)
     times, lasting = 2 + int(product * products / one), 2 + int(3 * product * products / one)
-    turns = [(sample(call, times, 0, "calls"), sample(call, 0, products, "products"),
-              sample(call, times, 3 * products, "calls"), sample(call, lasting, products, "products"))
+    turns = [(sample(call, "calls", times, 0), sample(call, "products", products, 0),
+              sample(call, "calls", times, 3 * products), sample(call, "products", products, lasting))
              for _ in range(TURNS)]
     alone, mine, beside, theirs = (statistics.median(turn) for turn in zip(*turns))
     if rank == 0:
