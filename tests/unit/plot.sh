@@ -22,4 +22,6 @@ labels() { grep -o 'text-anchor="end">[^<]*' "$1" | sed 's/.*>//'; }
 [ "$(labels "$work/bench/baseline/coll_h200_x4/table.svg" | head -n 1)" = "1024 allreduce" ] || {
     echo "the first bar of coll_h200_x4 is not its first row" >&2 && wrong=1; }
 [ "$(labels "$work/bench/baseline/coll_h200_x4/table.svg" | wc -l)" -ge 50 ] || { echo "rows are missing" >&2 && wrong=1; }
+[ "$(labels "$work/bench/baseline/net_soft_roce.svg" | sed -n 2p)" = "1+1 put+quiet 8 B oshmem" ] || {
+    echo "the second bar of net_soft_roce is not its second row" >&2 && wrong=1; }
 exit $wrong
