@@ -69,6 +69,7 @@ EXTERN_FORMS(uint64_t, signal_wait_until, (const shmemd_t *h, const uint64_t *si
              (*h, sig_addr, cmp, cmp_value))
 EXTERN_FORMS(void, fence, (const shmemd_t *h), (*h))
 EXTERN_FORMS(void, quiet, (const shmemd_t *h), (*h))
+EXTERN_FORMS(void, flush, (const shmemd_t *h), (*h))
 EXTERN_FORMS(void, acquire, (const shmemd_t *h), (*h))
 
 /* ---- one element ---- */
@@ -106,9 +107,16 @@ SHMEM_EXT_TYPES(EXT, )
     FETCH(NAME, TYPE, atomic_fetch_add)                                                                      \
     EXTERN_FORMS(void, NAME##_wait_until, (const shmemd_t *h, const TYPE *ivar, int cmp, TYPE cmp_value),    \
                  (*h, ivar, cmp, cmp_value))                                                                 \
+    EXTERN_FORMS(int, NAME##_wait_until_for,                                                                 \
+                 (const shmemd_t *h, const TYPE *ivar, int cmp, TYPE cmp_value, uint64_t ns),                \
+                 (*h, ivar, cmp, cmp_value, ns))                                                             \
     EXTERN(int, NAME##_test, (const shmemd_t *h, const TYPE *ivar, int cmp, TYPE cmp_value),                 \
            return shmemd_##NAME##_test(*h, ivar, cmp, cmp_value);)
 SHMEM_STD_TYPES(STD, )
+POST(float, float, atomic_add)
+FETCH(float, float, atomic_fetch_add)
+POST(double, double, atomic_add)
+FETCH(double, double, atomic_fetch_add)
 
 #define BIT(NAME, TYPE, ...)            \
     POST(NAME, TYPE, atomic_and)        \

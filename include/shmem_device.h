@@ -99,10 +99,11 @@ PRIM_FN shmemd_bfloat16_t shmemd_bfloat16_from_float(float f)
  *                                                       still be under way when the other threads return
  *     put_packet                         no             yes
  *     get_packet                         no             yes, dest is there for all of the group
- *     wait_until, signal_wait_until      no: one thread yes, for all of the group (wave and block forms)
- *                                        waits at once
+ *     wait_until, wait_until_for,        no: one thread yes, for all of the group (wave and block forms)
+ *     signal_wait_until                  waits at once
  *     fence, quiet, pe_quiet (npes > 0)  fence: yes;    yes
  *                                        quiet: no, but each thread completes its own stores before the sync at the end
+ *     flush                              one and the same
  *     barrier, sync, data collectives    yes            yes, see shmem_device_coll.h
  *     p, g, atomics, signal_op,          of one thread: no synchronisation
  *     signal_fetch, test, waits for
@@ -387,6 +388,31 @@ SHMEM_EXT_TYPES(SHMEMD_AMO_EXT, )
     }
 SHMEM_STD_TYPES(SHMEMD_AMO_STD, )
 
+/* add and fetch_add of float and double: a loop of compare_swap, so both return after the addition. They compose with
+ * the other atomics of the word. Additions of several PEs happen in any order, so the last bits of a sum may differ. */
+#define SHMEMD_AMO_REAL(NAME, TYPE)                                                                   \
+    PRIM_FN TYPE shmemd_##NAME##_atomic_fetch_add(shmemd_t h, TYPE *dest, TYPE value, int pe)         \
+    {                                                                                                 \
+        SHMEMD_CHECK_PE;                                                                              \
+        uint64_t seen = isod_amo(h, isod_op_fetch(ISOD_AMO_FETCH, 0, sizeof(value)), dest, pe);       \
+        for (;;) {                                                                                    \
+            TYPE old, sum;                                                                            \
+            isod_unbits(&old, seen, sizeof(old));                                                     \
+            sum = old + value;                                                                        \
+            struct isod_word_op o = isod_op_compare(seen, isod_bits(&sum, sizeof(sum)), sizeof(sum)); \
+            const uint64_t now = isod_amo(h, o, dest, pe);                                            \
+            if (now == seen)                                                                          \
+                return old;                                                                           \
+            seen = now;                                                                               \
+        }                                                                                             \
+    }                                                                                                 \
+    PRIM_FN void shmemd_##NAME##_atomic_add(shmemd_t h, TYPE *dest, TYPE value, int pe)               \
+    {                                                                                                 \
+        (void)shmemd_##NAME##_atomic_fetch_add(h, dest, value, pe);                                   \
+    }
+SHMEMD_AMO_REAL(float, float)
+SHMEMD_AMO_REAL(double, double)
+
 #define SHMEMD_AMO_BIT(NAME, TYPE, ...)                             \
     SHMEMD_AMO_FETCH_OP(NAME, TYPE, atomic_fetch_and, ISOD_AMO_AND) \
     SHMEMD_AMO_FETCH_OP(NAME, TYPE, atomic_fetch_or, ISOD_AMO_OR)   \
@@ -400,14 +426,18 @@ SHMEM_BIT_TYPES(SHMEMD_AMO_BIT, )
  * Waits for and tests of symmetric words of this PE, which others change by p, atomics or signals; the standard AMO
  * types. `cmp` is a SHMEM_CMP_ constant. test returns 1 or 0. One thread of the group polls. When a wait returns or a
  * test succeeds, everything that the changing PE ordered before its change (fence, quiet, put_signal) may be read: by
- * the calling thread, and after wait_until_wave and _block by all threads of the group. */
-#define SHMEMD_WAIT(NAME, TYPE, ...)                                                         \
-    SHMEMD_FORMS(void, NAME##_wait_until, (const TYPE *ivar, int cmp, TYPE cmp_value),       \
-                 isod_wait_until(h, g, ISOD_WORD_OF(TYPE), ivar, cmp, (uint64_t)cmp_value);) \
-    PRIM_FN int shmemd_##NAME##_test(shmemd_t h, const TYPE *ivar, int cmp, TYPE cmp_value)  \
-    {                                                                                        \
-        (void)h;                                                                             \
-        return isod_test(ISOD_WORD_OF(TYPE), ivar, cmp, (uint64_t)cmp_value);                \
+ * the calling thread, and after wait_until_wave and _block by all threads of the group.
+ * wait_until_for gives up after ns nanoseconds and leaves no report: 1, the word holds; 0, it has not held within that
+ * time, or the handle has given up (shmemd_status). The word is looked at once at least, so ns may be 0. */
+#define SHMEMD_WAIT(NAME, TYPE, ...)                                                                        \
+    SHMEMD_FORMS(void, NAME##_wait_until, (const TYPE *ivar, int cmp, TYPE cmp_value),                      \
+                 isod_wait_until(h, g, ISOD_WORD_OF(TYPE), ivar, cmp, (uint64_t)cmp_value);)                \
+    SHMEMD_FORMS(int, NAME##_wait_until_for, (const TYPE *ivar, int cmp, TYPE cmp_value, uint64_t ns),      \
+                 return isod_wait_until_for(h, g, ISOD_WORD_OF(TYPE), ivar, cmp, (uint64_t)cmp_value, ns);) \
+    PRIM_FN int shmemd_##NAME##_test(shmemd_t h, const TYPE *ivar, int cmp, TYPE cmp_value)                 \
+    {                                                                                                       \
+        (void)h;                                                                                            \
+        return isod_test(ISOD_WORD_OF(TYPE), ivar, cmp, (uint64_t)cmp_value);                               \
     }
 SHMEM_STD_TYPES(SHMEMD_WAIT, )
 
@@ -461,7 +491,8 @@ SHMEM_STD_TYPES(SHMEMD_SOME_TYPE, )
  * These calls cover operations on this PE's handles that were issued by the calling group, and by threads with which it
  * has synchronised before. fence: operations issued before it arrive at each PE before those issued after it. quiet:
  * completes all of them at their targets, gets and non-blocking calls included. pe_quiet: the same for operations
- * towards the npes PEs listed. Not collective. Paths:
+ * towards the npes PEs listed. flush: sources of put_nbi and put_signal_nbi may be written again; it orders nothing,
+ * completes nothing at its target, and dest of get_nbi still needs a quiet. Not collective. Paths:
  *
  *                      before \ after         by pointer             by the ring
  *     fence            stores (p, put, set)   one system fence       the fence, then the ring's order
@@ -469,6 +500,7 @@ SHMEM_STD_TYPES(SHMEMD_SOME_TYPE, )
  *     quiet, pe_quiet  stores, gets           waits until visible everywhere
  *                      ring                   waits for the proxy, whose copies (by copy engine too) and messages are
  *                                             then visible at the target
+ *     flush            put_nbi                the group synchronises: each thread has read its part of the source
  *     put_signal       its own data           fence; behind the ring: waits for the proxy       the ring's order
  *     put_packet       its own data           in the data            in the data
  *     signal_op, p,    nothing
@@ -502,6 +534,7 @@ SHMEM_STD_TYPES(SHMEMD_SOME_TYPE, )
     PRIM_FN void shmemd_##name##_block(shmemd_t h) { isod_##name(h, prim_group_block()); }
 SHMEMD_ORDER(fence, )
 SHMEMD_ORDER(quiet, )
+SHMEMD_ORDER(flush, )
 SHMEMD_ORDER(acquire, )
 SHMEMD_FORMS(void, pe_quiet, (const int *target_pes, size_t npes),
              for (size_t i = 0; i < npes; i++) PRIM_CHECK_PE("target_pes", target_pes[i], h.n_pes);

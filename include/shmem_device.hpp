@@ -123,6 +123,8 @@ template <class T> struct ext : never<T> {
 };
 template <class T> struct amo : never<T> {
 };
+template <class T> struct add : never<T> {
+};
 template <class T> struct bit : never<T> {
 };
 template <class T> struct sum : never<T> {
@@ -147,6 +149,9 @@ SHMEMD_IN(, shmemd_complexf_t, sum, )
 SHMEMD_IN(, shmemd_complexd_t, sum, )
 SHMEM_EXT_DISTINCT(SHMEMD_IN, ext, )
 SHMEM_STD_DISTINCT(SHMEMD_IN, amo, )
+SHMEM_STD_DISTINCT(SHMEMD_IN, add, )
+SHMEMD_IN(, float, add, )
+SHMEMD_IN(, double, add, )
 SHMEM_BIT_DISTINCT(SHMEMD_IN, bit, )
 SHMEM_LOGIC_DISTINCT(SHMEMD_IN, logic, )
 #undef SHMEMD_IN
@@ -316,6 +321,10 @@ SHMEM_EXT_DISTINCT(SHMEMD_EXT_OF, )
     {                                                                                                                  \
         shmemd##NAME##_wait_until_group(h, g, ivar, cmp, value);                                                       \
     }                                                                                                                  \
+    PRIM_FN int wait_until_for(shmemd_t h, shmemd_group_t g, const T *ivar, int cmp, T value, uint64_t ns)             \
+    {                                                                                                                  \
+        return shmemd##NAME##_wait_until_for_group(h, g, ivar, cmp, value, ns);                                        \
+    }                                                                                                                  \
     PRIM_FN int test(shmemd_t h, const T *ivar, int cmp, T value) { return shmemd##NAME##_test(h, ivar, cmp, value); } \
     PRIM_FN T local_load(const T *at, int order, int scope) { return shmemd##NAME##_local_load(at, order, scope); }    \
     PRIM_FN void local_store(T *at, T value, int order, int scope)                                                     \
@@ -335,6 +344,14 @@ SHMEM_EXT_DISTINCT(SHMEMD_EXT_OF, )
         return shmemd##NAME##_local_compare_swap(at, cond, value, order, scope);                                       \
     }
 SHMEM_STD_DISTINCT(SHMEMD_AMO_OF, )
+#define SHMEMD_REAL_OF(T)                                            \
+    PRIM_FN T atomic_fetch_add(shmemd_t h, T *dest, T value, int pe) \
+    {                                                                \
+        return shmemd_##T##_atomic_fetch_add(h, dest, value, pe);    \
+    }                                                                \
+    PRIM_FN void atomic_add(shmemd_t h, T *dest, T value, int pe) { shmemd_##T##_atomic_add(h, dest, value, pe); }
+SHMEMD_REAL_OF(float)
+SHMEMD_REAL_OF(double)
 #define SHMEMD_BIT_OF(op, fetch_op, ...) SHMEM_BIT_DISTINCT(SHMEMD_BIT_TYPE_OF, op, fetch_op)
 #define SHMEMD_BIT_TYPE_OF(NAME, T, op, fetch_op)                                                      \
     PRIM_FN void op(shmemd_t h, T *dest, T value, int pe) { shmemd##NAME##_##op(h, dest, value, pe); } \
@@ -370,7 +387,9 @@ SHMEM_ARRAY_SOME_OPS(SHMEMD_SOME_OF, )
     SHMEMD_NEEDS(ext, T, 0, \
                  "fetch, set, swap and shuffle: not of this type; types with them: 4 and 8 bytes, not long double")
 #define SHMEMD_NEEDS_AMO(T) \
-    SHMEMD_NEEDS(amo, T, 0, "add, inc, compare_swap, waits and tests: of integers of 4 and 8 bytes only")
+    SHMEMD_NEEDS(amo, T, 0, "inc, compare_swap, waits and tests: of integers of 4 and 8 bytes only")
+#define SHMEMD_NEEDS_ADD(T) \
+    SHMEMD_NEEDS(add, T, 0, "add: of integers of 4 and 8 bytes, float and double only")
 #define SHMEMD_NEEDS_BIT(T) \
     SHMEMD_NEEDS(bit, T, 0, "atomic and, or, xor: of unsigned integers of 4 and 8 bytes, int32_t and int64_t only")
 #define SHMEMD_VALUE typename same<T>::as value
@@ -407,12 +426,12 @@ template <class T> PRIM_FN void atomic_inc(shmemd_t h, T *dest, int pe)
 }
 template <class T> PRIM_FN T atomic_fetch_add(shmemd_t h, T *dest, SHMEMD_VALUE, int pe)
 {
-    SHMEMD_NEEDS_AMO(T);
+    SHMEMD_NEEDS_ADD(T);
     return bits_as<T>(named::atomic_fetch_add(h, (A *)dest, bits_as<A>(value), pe));
 }
 template <class T> PRIM_FN void atomic_add(shmemd_t h, T *dest, SHMEMD_VALUE, int pe)
 {
-    SHMEMD_NEEDS_AMO(T);
+    SHMEMD_NEEDS_ADD(T);
     named::atomic_add(h, (A *)dest, bits_as<A>(value), pe);
 }
 #define SHMEMD_BIT_CALL(op, fetch_op, ...)                                           \
@@ -437,6 +456,17 @@ template <class T, class G> PRIM_FN void wait_until(shmemd_t h, G group, const T
 {
     SHMEMD_NEEDS_AMO(T);
     named::wait_until(h, group_of(group), (const A *)ivar, cmp, bits_as<A>(value));
+}
+template <class T> PRIM_FN int wait_until_for(shmemd_t h, const T *ivar, int cmp, SHMEMD_VALUE, uint64_t ns)
+{
+    SHMEMD_NEEDS_AMO(T);
+    return named::wait_until_for(h, shmemd_thread(), (const A *)ivar, cmp, bits_as<A>(value), ns);
+}
+template <class T, class G>
+PRIM_FN int wait_until_for(shmemd_t h, G group, const T *ivar, int cmp, SHMEMD_VALUE, uint64_t ns)
+{
+    SHMEMD_NEEDS_AMO(T);
+    return named::wait_until_for(h, group_of(group), (const A *)ivar, cmp, bits_as<A>(value), ns);
 }
 template <class T> PRIM_FN int test(shmemd_t h, const T *ivar, int cmp, SHMEMD_VALUE)
 {
@@ -481,6 +511,7 @@ SHMEM_ARRAY_SOME_OPS(SHMEMD_SOME_CALL, )
     PRIM_FN void name(shmemd_t h) { shmemd_##name(h); } \
     template <class G> PRIM_FN void name(shmemd_t h, G group) { shmemd_##name##_group(h, group_of(group)); }
 SHMEMD_ORDER_CALL(fence)
+SHMEMD_ORDER_CALL(flush)
 SHMEMD_ORDER_CALL(quiet)
 SHMEMD_ORDER_CALL(acquire)
 

@@ -41,6 +41,15 @@ PRIM_FN void isod_quiet(shmemd_t h, shmemd_group_t g)
         prim_pass();
 }
 
+/* A put has read its source when it returns, by the ring too (isod_ring_put), so only threads are waited for. */
+PRIM_FN void isod_flush(shmemd_t h, shmemd_group_t g)
+{
+    (void)h;
+    prim_sync_settled(g);
+    if (g.kind == PRIM_THREAD)
+        prim_pass();
+}
+
 /* The thread whose atomic it was acquires, whichever that is; the sync passes it on. */
 PRIM_FN void isod_acquire(shmemd_t h, shmemd_group_t g)
 {

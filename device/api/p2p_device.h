@@ -22,6 +22,30 @@ PRIM_FN void isod_wait_until(shmemd_t h, shmemd_group_t g, int word, const void 
     prim_sync_settled(g);
 }
 
+/* The first thread waits, at most ns, and all of the group get its result. It leaves no record. */
+PRIM_FN bool isod_wait_for(struct isod_origin at, int word, const void *addr, int cmp, uint64_t value, uint64_t ns)
+{
+    const uint64_t since = prim_clock_ns();
+    for (uint32_t polls = 1;; polls++) {
+        if (isod_compare(word, isod_peek(word, addr), cmp, value)) {
+            prim_acquire_from_peer(); /* pairs with the release of who changed it */
+            return true;
+        }
+        prim_pause();
+        if (prim_clock_ns() - since >= ns || (polls % ISOD_POLLS_PER_LOOK == 0 && isod_status(at) != 0))
+            return false;
+    }
+}
+PRIM_FN int isod_wait_until_for(shmemd_t h, shmemd_group_t g, int word, const void *ivar, int cmp, uint64_t value,
+                                uint64_t ns)
+{
+    uint64_t holds = 0;
+    if (prim_is_first(g))
+        holds = isod_wait_for(isod_origin_of(h), word, ivar, cmp, value, ns) ? 1 : 0;
+    prim_settle_stores(g);
+    return (int)prim_broadcast_u64(g, holds);
+}
+
 PRIM_FN int isod_test(int word, const void *ivar, int cmp, uint64_t value)
 {
     uint64_t seen = isod_peek(word, ivar);

@@ -94,10 +94,22 @@ COMPAT_HOST int nvshmemx_init_status(void) { return compat_host_state()->uses !=
 #define NVSHMEM_STATUS_NOT_INITIALIZED 0
 #define NVSHMEM_STATUS_IS_INITIALIZED 2
 
-COMPAT_HOST int nvshmemx_cumodule_init(void *module) { return (void)module, compat_no_module(__func__, NVSHMEMX_ERROR_NOT_SUPPORTED); }
-COMPAT_HOST int nvshmemx_cumodule_finalize(void *module) { return (void)module, compat_no_module(__func__, NVSHMEMX_ERROR_NOT_SUPPORTED); }
-COMPAT_HOST int nvshmemx_culibrary_init(void *library) { return (void)library, compat_no_module(__func__, NVSHMEMX_ERROR_NOT_SUPPORTED); }
-COMPAT_HOST int nvshmemx_culibrary_finalize(void *library) { return (void)library, compat_no_module(__func__, NVSHMEMX_ERROR_NOT_SUPPORTED); }
+COMPAT_HOST int nvshmemx_cumodule_init(void *module)
+{
+    return (void)module, compat_no_module(__func__, NVSHMEMX_ERROR_NOT_SUPPORTED);
+}
+COMPAT_HOST int nvshmemx_cumodule_finalize(void *module)
+{
+    return (void)module, compat_no_module(__func__, NVSHMEMX_ERROR_NOT_SUPPORTED);
+}
+COMPAT_HOST int nvshmemx_culibrary_init(void *library)
+{
+    return (void)library, compat_no_module(__func__, NVSHMEMX_ERROR_NOT_SUPPORTED);
+}
+COMPAT_HOST int nvshmemx_culibrary_finalize(void *library)
+{
+    return (void)library, compat_no_module(__func__, NVSHMEMX_ERROR_NOT_SUPPORTED);
+}
 
 /* ---- memory ---- */
 
@@ -247,6 +259,7 @@ COMPAT_HOST void nvshmemx_quiet_on_stream(compat_stream_t stream)
     if (shmemx_quiet_on_stream(stream) != 0)
         shmem_global_exit(1);
 }
+COMPAT_HOST void nvshmemx_flush_on_stream(compat_stream_t stream) { nvshmemx_quiet_on_stream(stream); }
 COMPAT_HOST int nvshmemx_barrier_on_stream(nvshmem_team_t team, compat_stream_t stream)
 {
     return shmemx_barrier_on_stream(compat_team_of(team), stream);
@@ -367,14 +380,24 @@ COMPAT_BLOCK_HALVES(min_reduce)
 COMPAT_BLOCK_HALVES(max_reduce)
 #endif
 
+#define COMPAT_REAL_ADD(NAME, T)                                                   \
+    PRIM_FN T nvshmemx_##NAME##_atomic_fetch_add(T *dest, T value, int pe)         \
+    {                                                                              \
+        return shmemd_##NAME##_atomic_fetch_add(compat::world(), dest, value, pe); \
+    }                                                                              \
+    PRIM_FN void nvshmemx_##NAME##_atomic_add(T *dest, T value, int pe)            \
+    {                                                                              \
+        shmemd_##NAME##_atomic_add(compat::world(), dest, value, pe);              \
+    }
+COMPAT_REAL_ADD(float, float)
+COMPAT_REAL_ADD(double, double)
+PRIM_FN void nvshmemx_flush(void) { shmemd_flush(compat::world()); }
+PRIM_FN void nvshmemx_flush_warp(void) { shmemd_flush_wave(compat::world()); }
+PRIM_FN void nvshmemx_flush_block(void) { shmemd_flush_block(compat::world()); }
+
 /* ---- what is missing: a sentence at compile time ---- */
 
 COMPAT_MISSING(nvshmemx_mc_ptr, "there are no multicast pointers; take nvshmem_ptr of each PE")
-#define COMPAT_NO_FLUSH "there is no flush; a quiet also makes sources free"
-COMPAT_MISSING(nvshmemx_flush, COMPAT_NO_FLUSH)
-COMPAT_MISSING(nvshmemx_flush_warp, COMPAT_NO_FLUSH)
-COMPAT_MISSING(nvshmemx_flush_block, COMPAT_NO_FLUSH)
-COMPAT_MISSING(nvshmemx_flush_on_stream, COMPAT_NO_FLUSH)
 #define COMPAT_NO_REGION "there are no regions"
 COMPAT_MISSING(nvshmemx_region_start, COMPAT_NO_REGION)
 COMPAT_MISSING(nvshmemx_region_stop, COMPAT_NO_REGION)
@@ -431,12 +454,10 @@ SHMEM_DEVICE_ARITH_TYPES(COMPAT_MISSING_TYPE, )
     COMPAT_MISSING(nvshmemx_##NAME##_wait_until_all_on_stream, COMPAT_NO_WORD) \
     COMPAT_MISSING(nvshmemx_##NAME##_wait_until_all_vector_on_stream, COMPAT_NO_WORD)
 SHMEM_STD_TYPES(COMPAT_MISSING_WAIT, )
-#define COMPAT_MISSING_ADD(NAME)                                                                        \
-    COMPAT_MISSING(nvshmemx_##NAME##_atomic_add, "floating point has no atomic add; take compare_swap") \
-    COMPAT_MISSING(nvshmemx_##NAME##_atomic_fetch_add, "floating point has no atomic add; take compare_swap")
+#define COMPAT_MISSING_ADD(NAME)                                                            \
+    COMPAT_MISSING(nvshmemx_##NAME##_atomic_add, "16-bit floating point has no atomic add") \
+    COMPAT_MISSING(nvshmemx_##NAME##_atomic_fetch_add, "16-bit floating point has no atomic add")
 COMPAT_MISSING_ADD(half)
-COMPAT_MISSING_ADD(float)
-COMPAT_MISSING_ADD(double)
 
 #endif
 

@@ -135,6 +135,8 @@ template <class T> SHMEMD_GLOBAL void counts(shmemd_t h, T *words, int *wrong)
         bad += shmemd::atomic_swap(h, words + 1, 1, me) != 9;
         bad += shmemd::atomic_fetch_inc(h, words + 1, me) != 1;
         bad += !shmemd::test(h, words + 1, SHMEM_CMP_GT, 1);
+        bad += shmemd::wait_until_for(h, words + 1, SHMEM_CMP_LT, 0, 1000) != 0;
+        shmemd::flush(h);
         shmemd::wait_until_all(h, words, 2, nullptr, SHMEM_CMP_GE, 2);
         bad += shmemd::wait_until_any(h, words, 2, nullptr, SHMEM_CMP_EQ, 2) != 1;
         const T wanted[2] = {5, 2};
@@ -146,6 +148,7 @@ template <class T> SHMEMD_GLOBAL void counts(shmemd_t h, T *words, int *wrong)
     }
     shmemd::group_sync(shmemd::block());
     shmemd::wait_until(h, shmemd::block(), words, SHMEM_CMP_NE, 0);
+    bad += shmemd::wait_until_for(h, shmemd::block(), words, SHMEM_CMP_NE, 0, 1000) != 1;
     const unsigned lane = shmemd::rank(shmemd::wave()), lanes = shmemd::size(shmemd::wave());
     bad += shmemd::shuffle_xor((T)lane, 1) != (T)(lane ^ 1);
     bad += shmemd::shuffle_up((T)lane, 2) != (T)(lane < 2 ? lane : lane - 2);

@@ -23,8 +23,8 @@ SHMEMD_GLOBAL void refused(shmemd_t h, token *tokens, float *floats, const long 
 #if CASE == 2 // is no type of shmem_types.h
     shmemd::broadcast(h, shmemd::block(), tokens, tokens + 1, 1, 0);
 #endif
-#if CASE == 3 // integers of 4 and 8 bytes only
-    shmemd::atomic_add(h, floats, 1, 0);
+#if CASE == 3 // integers of 4 and 8 bytes, float and double only
+    shmemd::atomic_add(h, chars, 1, 0);
 #endif
 #if CASE == 4 // integers of 4 and 8 bytes only
     shmemd::wait_until(h, chars, SHMEM_CMP_EQ, 1);
