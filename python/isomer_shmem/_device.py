@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: MIT
 """The streams of this PE's GPU, as the package uses them."""
+from ctypes import byref, c_void_p
+
 import torch
 
+from . import _lib
 from ._pairs import wait
 
 
@@ -46,6 +49,13 @@ class TorchStreams:
 
     def new(self):
         return torch.cuda.Stream(self.device, priority=-1)
+
+    def private(self):
+        """One that torch gives to no one else, as it does with those that it makes: so memory that is allocated in it
+        goes to no one else. Lives as long as the process."""
+        number = c_void_p()
+        _lib.check(_lib.load().shmemx_stream_create(byref(number)), "shmemx_stream_create")
+        return torch.cuda.ExternalStream(number.value, self.device)
 
     def handle(self, stream):
         return stream.cuda_stream

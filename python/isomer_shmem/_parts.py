@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
 """FSDP2 without its copies: parameters are gathered where the module reads them, and gradients are reduced from where
-autograd has left them. Two functions of torch's _fsdp_param_group and one of its _fsdp_collectives are replaced while
+autograd has left them. Three functions of torch's _fsdp_param_group and one of its _fsdp_collectives are replaced while
 something is installed; each does what torch's own does unless it gets an object of isomer_shmem.fsdp. They are private:
 where a torch has others than these, why_not() says so, and copies stay.
 
-Memory that is gathered into is of a stream of its own, so that it is used again for parameters alone. A copy engine may
-write it while the module before still computes, as soon as what has read it before is done: that is an event for each
-range that was freed. The newest is freed last, or the next gather would wait for the computation that it runs beside.
+Memory that is gathered into is of a stream of its own, so that it is used again for parameters alone, of all models. A
+copy engine may write it while the module before still computes, as soon as what has read it before is done: that is an
+event for each range that was freed. The newest is freed last, or the next gather would wait for the computation that it
+runs beside.
 """
 import collections
 import inspect
@@ -68,10 +69,10 @@ def _bytes_of(tensor):
 
 
 class Room:
-    """Where the parameters of a model are gathered."""
+    """Where the parameters of all models of a job are gathered."""
 
     def __init__(self, streams):
-        self._streams, self._own = streams, streams.new()
+        self._streams, self._own = streams, streams.private()
         self._let = collections.deque()  # of groups: storages that are still to be freed, and the event behind their use
         self._freed = []  # first byte, end, event
 
@@ -115,8 +116,15 @@ class Room:
                     self._freed.append((storage.data_ptr(), storage.data_ptr() + storage.size(), event))
                     storage.resize_(0)
 
-    def close(self):
+    def free_all(self):
         self._free(0)
+
+
+def room_of(streams):
+    """Of a job."""
+    if not hasattr(streams, "room"):
+        streams.room = Room(streams)
+    return streams.room
 
 
 # ---- all-gathers ----

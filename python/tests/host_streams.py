@@ -64,6 +64,8 @@ class HostStreams:
     def new(self):
         return Stream(self.world.lib)
 
+    private = new
+
     def handle(self, stream):
         return stream.number.value
 

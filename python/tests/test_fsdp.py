@@ -297,7 +297,7 @@ class Clock:
     def new(self):
         return None
 
-    current = new
+    current = private = new
 
     def use(self, stream):
         return contextlib.nullcontext()
@@ -336,7 +336,7 @@ def test_memory_is_written_behind_its_last_use():
     clock.done.update((1, 2, 3))
     assert take(3) == [] and room._freed == []
     room.let(groups[2])
-    room.close()
+    room.free_all()
     assert size(2) == 0
 
 

@@ -79,6 +79,7 @@ class Streams(host_streams.HostStreams):
     """All library calls are in one stream of the CPU device, and done when they return."""
 
     current, new, use = (staticmethod(call) for call in (Device.current_stream, Stream, Device.stream))
+    private = new
 
     def handle(self, stream):
         return self._default.number.value

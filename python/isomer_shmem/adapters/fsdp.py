@@ -200,7 +200,7 @@ class Installed:
         if reason is not None:
             _warn_of(reason)
             return
-        self._room = _parts.Room(streams)
+        self._room = _parts.room_of(streams)
         for kind, comms in ((_lib.FCOLLECT, self.all_gathers), (_lib.REDUCESCATTER, self.reduce_scatters)):
             for comm in comms.values():
                 comm.room = self._room if comm.group.queue().begin_parts(kind) else None
@@ -212,7 +212,7 @@ class Installed:
             _parts.end(self)
             for all_gather in self.all_gathers.values():
                 all_gather.close()
-            self._room.close()
+            self._room.free_all()
             self._room = None
         for param_group, all_gather, reduce_scatter in self._before:
             param_group._all_gather_comm, param_group._reduce_scatter_comm = all_gather, reduce_scatter
