@@ -223,6 +223,19 @@ void *shmemx_calloc(size_t count, size_t size, int kind);
 void *shmemx_align(size_t alignment, size_t size, int kind);
 void shmemx_free(void *ptr);
 
+/* Gives the physical memory of the device heap, of local and of team objects of the device back to the device; all
+ * addresses, handles, streams and captured graphs stay. keep: 1: contents lie in host memory meanwhile; 0: contents of
+ * objects are lost, those of the library are kept. First waits for the work in all streams of this PE. Until
+ * shmemx_resume calls that need the device return errors, and no kernel, graph or copy of the program may touch device
+ * memory of the library. Memory of the host and registered buffers stay. Collective over the world, with equal keep.
+ * 0; nonzero after a sentence on all PEs, and nothing has changed: PEs on several nodes, memory shared by ipc, a
+ * stream that is being captured, no host memory for the contents, or memory that is lent back already. */
+int shmemx_suspend(int keep);
+/* Takes it again, with the contents that were kept. shmem_finalize does so itself. Collective over the world. 0;
+ * nonzero after a sentence on all PEs, and it is still lent back: the device has not that much memory left, so the call
+ * may be repeated, or it was not lent. */
+int shmemx_resume(void);
+
 /* A stream of the device: hipStream_t, cudaStream_t, or the CPU device's. */
 typedef void *shmemx_stream_t; /* NULL: the default stream, which is neither captured nor destroyed */
 

@@ -30,11 +30,12 @@ if _dist is not None and _dist.is_available():
 
     _environment.prepare_hip()
     _environment.take_ranks()
-    from .memory import (Handle, Place, barrier, empty, fetch, free, get, peer, place, put, put_signal, quiet, signal,
-                         synchronize, wait, zeros)
+    from .memory import (Handle, Place, barrier, empty, fetch, free, get, peer, place, put, put_signal, quiet, resume,
+                         signal, suspend, synchronize, wait, zeros)
     from .pg import IsomerGroup, background, prepare, register
     from .pool import mem_pool
 
     __all__ += ["Handle", "IsomerGroup", "Place", "background", "barrier", "empty", "fetch", "free", "get", "mem_pool", "peer",
-                "place", "prepare", "put", "put_signal", "quiet", "register", "signal", "synchronize", "wait", "zeros"]
+                "place", "prepare", "put", "put_signal", "quiet", "register", "resume", "signal", "suspend",
+                "synchronize", "wait", "zeros"]
     register()

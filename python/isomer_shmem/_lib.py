@@ -94,6 +94,8 @@ CALLS = {
     "shmemx_leave": (c_int, []),
     "shmem_finalize": (None, []),
     "shmemx_device_init": (c_int, []),
+    "shmemx_suspend": (c_int, [c_int]),
+    "shmemx_resume": (c_int, []),
     "shmemx_device_text": (c_size_t, [c_char_p, c_size_t]),
     "shmemx_break": (c_int, [c_char_p]),
     "shmemx_status": (c_int, [c_void_p, c_int, POINTER(DeviceError)]),

@@ -408,6 +408,24 @@ def synchronize():
         wait_for_stream(world, streams_of(world))
 
 
+def suspend(keep=True):
+    """Gives the physical memory of the library's device memory back, symmetric tensors and those of mem_pool() among it,
+    until resume(). Addresses stay, so tensors, groups and captured graphs are right again then; contents of tensors are
+    kept in host memory, or lost with keep=False. The host waits for all streams of this rank. Calls on tensors of the
+    device raise meanwhile, and no kernel may touch such a tensor. All ranks of the job call it."""
+    world = group_of(None).lease.world
+    world.check_usable()
+    world.check(world.lib.shmemx_suspend(int(bool(keep))))
+
+
+def resume():
+    """Takes the memory again that suspend() gave back. All ranks of the job call it. Raises where the device has not that
+    much memory left: all ranks may call it again then."""
+    world = group_of(None).lease.world
+    world.check_usable()
+    world.check(world.lib.shmemx_resume())
+
+
 class Handle:
     """A shmemd_t for kernels of a (group, slot): `address` of the struct, `nbytes` of it. Lives as long as the job."""
 

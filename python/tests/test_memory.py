@@ -144,6 +144,27 @@ def locals_by_place():
     assert again.data_ptr() == address  # it was given back
 
 
+def lent_back():
+    me, n = dist.get_rank(), dist.get_world_size()
+    symmetric = iso.zeros(5, dtype=torch.int64)
+    symmetric.fill_(me)
+    for keep in (True, False):
+        iso.suspend(keep)
+        values = torch.full((9,), me + 1)
+        dist.all_reduce(values)  # memory of the host stays
+        assert values.eq(n * (n + 1) // 2).all() and symmetric.eq(me).all()
+        with pytest.raises(iso.IsomerError, match="lent back"):
+            iso.suspend(keep)
+        iso.resume()
+        with pytest.raises(iso.IsomerError, match="not lent back"):
+            iso.resume()
+    dist.barrier()
+
+
+def test_memory_of_the_device_is_lent_back(ranks):
+    ranks(3, lent_back)
+
+
 def test_local_memory(ranks):
     ranks(3, locals_by_place)
 

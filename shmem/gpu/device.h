@@ -18,6 +18,7 @@
 struct grow;    /* device_grow.c */
 struct handles; /* handle.c */
 struct proxy;   /* proxy.c */
+struct suspension; /* device_suspend.c */
 
 /* Blocks of memory of which pieces are handed out (device_pool.c). */
 struct device_pool {
@@ -67,6 +68,7 @@ struct device {
     void *probe;   /* coll: results of the LL128 probe (stream_probe.c) */
     char engines_why[224]; /* why copies by copy engines to peers are not used; empty: they are. Empty on all PEs of the job or on none */
     int captures;  /* atomic: streams between shmemx_graph_begin and _end */
+    struct suspension *suspension; /* atomic; not NULL: the memory of the heap and its parts is lent back */
     bool running;  /* device_start.c has brought everything up */
 };
 
@@ -110,6 +112,12 @@ struct device *iso_device_need(const char *call);
 int iso_heap_open(struct device *device, const char *call);
 void iso_heap_unmap(struct device *device); /* of the peers' memory; when no PE has that of this one mapped any more: */
 void iso_heap_free(struct device *device);
+/* Likewise, but addresses stay: this PE's mappings of its peers' chunks; when no PE has any, its own chunks and what it
+ * has added to its parts. And again, with undefined contents: chunks of the heap, collective; 0, or -errno after a
+ * sentence, on all PEs alike, and nothing is there. */
+void iso_heap_drop_peers(struct device *device);
+void iso_heap_drop_own(struct device *device);
+int iso_heap_make_again(struct device *device, const char *call);
 /* Physical memory for the first `bytes` of every PE's heap. Collective over the world, with equal arguments, and
  * nothing at all when it is there already. 0, or -errno after a sentence, on all PEs alike. */
 int iso_device_back(size_t bytes, const char *call);
@@ -121,9 +129,24 @@ int iso_device_back(size_t bytes, const char *call);
 int iso_grow_start(struct device *device, struct pe_offer *offer);
 void iso_grow_meet(struct device *device, const struct pe_offer *theirs); /* [n_local] */
 void iso_grow_stop(struct device *device);                                /* unmaps what others have added */
+void iso_grow_drop_peers(struct device *device);                          /* likewise, and goes on */
+/* What this PE has added, again after iso_heap_drop_own; undefined contents. No other PE's program takes part. 0, or
+ * -errno after a sentence. */
+int iso_grow_make_again(struct device *device, const char *call);
 /* Physical memory for the first `bytes` of a part of this PE's device memory: when it returns 0, the PEs of the node
  * have mapped it. No other PE's program takes part. 0, or -errno after a sentence. Any thread. */
 int iso_grow_back(const struct segment *part, size_t bytes, const char *call);
+
+/* ---- device_suspend.c: device memory lent back ---- */
+
+ISO_INLINE bool iso_device_is_suspended(const struct device *device)
+{
+    /* Pairs with shmemx_suspend and shmemx_resume, for threads that only look. */
+    return __atomic_load_n(&device->suspension, __ATOMIC_ACQUIRE) != NULL;
+}
+/* Before memory is written at the end: it is there again, with the contents that handles need. `alone`: without the
+ * other PEs, for this PE only. 0, or -errno after a sentence. */
+int iso_device_end_suspension(struct device *device, bool alone, const char *call);
 
 /* ---- device_engines.c ---- */
 

@@ -2,7 +2,7 @@
 /* Physical memory that one PE alone adds to the local and team parts of its device memory. Each PE of the node has a
  * thread with a unix socket of its own. The owner sends it the descriptor of a chunk; the thread maps the chunk and
  * answers. The owner hands memory out only after all have answered, so a pointer that any PE has is mapped everywhere.
- * A chunk stays mapped until the end. Invariant: the thread takes no lock that a thread holds while it waits for
+ * A chunk stays mapped until the end, or until it is lent back (device_suspend.c). Invariant: the thread takes no lock that a thread holds while it waits for
  * answers, so PEs may add memory to each other at the same time. Called by device_heap.c and local.c. */
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
@@ -41,7 +41,8 @@ struct grow {
     int listener, stop; /* stop: an eventfd; -1: none */
     pthread_t thread;
     bool started;
-    struct grow_import *imports; /* of the thread alone until it has ended */
+    pthread_mutex_t lock;        /* the two below */
+    struct grow_import *imports;
     size_t n_imports;
 };
 
@@ -54,7 +55,7 @@ struct addition {
 /* ---- the thread: maps what others have added ---- */
 
 /* 0 or -errno; takes fd. */
-static int import(struct grow *g, int local, const struct addition *addition, int fd)
+static int import_locked(struct grow *g, int local, const struct addition *addition, int fd)
 {
     struct device *d = g->device;
     struct gpu_key key;
@@ -72,6 +73,14 @@ static int import(struct grow *g, int local, const struct addition *addition, in
     int rc = iso_gpu_chunk_import(d->gpu, at + addition->at, addition->len, &key);
     if (rc == 0)
         g->imports[g->n_imports++] = (struct grow_import){local, {addition->at, addition->len}};
+    return rc;
+}
+
+static int import(struct grow *g, int local, const struct addition *addition, int fd)
+{
+    pthread_mutex_lock(&g->lock);
+    int rc = import_locked(g, local, addition, fd);
+    pthread_mutex_unlock(&g->lock);
     return rc;
 }
 
@@ -154,6 +163,7 @@ int iso_grow_start(struct device *d, struct pe_offer *offer)
     if (g == NULL)
         return -ENOMEM;
     d->grow = g; /* iso_grow_stop takes it down, whatever fails */
+    pthread_mutex_init(&g->lock, NULL);
     g->state = ISO;
     g->device = d;
     g->stop = eventfd(0, EFD_CLOEXEC);
@@ -176,6 +186,21 @@ void iso_grow_meet(struct device *d, const struct pe_offer *theirs)
     }
 }
 
+void iso_grow_drop_peers(struct device *d)
+{
+    struct grow *g = d->grow;
+    if (g == NULL)
+        return;
+    pthread_mutex_lock(&g->lock);
+    for (size_t i = 0; i < g->n_imports; i++) {
+        int pe = ISO->local_pes[g->imports[i].local];
+        char *at = ISO->segments[SEGMENT_INDEX_DEVICE].peers[pe].gpu_ptr;
+        iso_gpu_chunk_release(d->gpu, at + g->imports[i].chunk.at, g->imports[i].chunk.len);
+    }
+    g->n_imports = 0;
+    pthread_mutex_unlock(&g->lock);
+}
+
 void iso_grow_stop(struct device *d)
 {
     struct grow *g = d->grow;
@@ -185,11 +210,8 @@ void iso_grow_stop(struct device *d)
         (void)eventfd_write(g->stop, 1);
         pthread_join(g->thread, NULL);
     }
-    for (size_t i = 0; i < g->n_imports; i++) {
-        int pe = ISO->local_pes[g->imports[i].local];
-        char *at = ISO->segments[SEGMENT_INDEX_DEVICE].peers[pe].gpu_ptr;
-        iso_gpu_chunk_release(d->gpu, at + g->imports[i].chunk.at, g->imports[i].chunk.len);
-    }
+    iso_grow_drop_peers(d);
+    pthread_mutex_destroy(&g->lock);
     if (g->listener >= 0)
         close(g->listener);
     if (g->stop >= 0)
@@ -275,25 +297,42 @@ static int tell(struct device *d, struct device_chunk c, const struct gpu_key *k
     return rc;
 }
 
-/* At the end of what is backed. -ENOMEM: nothing has changed. */
-static int add(struct device *d, int number, struct device_chunk c, const char *call)
+/* -ENOMEM: nothing has changed. Another error: some PEs have mapped it. */
+static int make(struct device *d, struct device_chunk c, const char *call)
 {
     struct gpu_key key = {{0}, -1};
     char *base = ISO->segments[SEGMENT_INDEX_DEVICE].base;
-    int rc = d->n_grown < 2 * ISO_DEVICE_CHUNKS ? 0 : -ENOSPC;
-    if (rc == 0)
-        rc = iso_gpu_chunk_create(d->gpu, base + c.at, c.len, GPU_COMMUNICATION, &key);
-    if (rc != 0)
+    if (iso_gpu_chunk_create(d->gpu, base + c.at, c.len, GPU_COMMUNICATION, &key) != 0)
         return -ENOMEM;
-    rc = tell(d, c, &key, call);
+    int rc = tell(d, c, &key, call);
     if (key.fd >= 0)
         close(key.fd);
+    return rc != 0 ? -EIO : 0;
+}
+
+int iso_grow_make_again(struct device *d, const char *call)
+{
+    int rc = 0;
+    for (int c = 0; rc == 0 && c < d->n_grown; c++) {
+        rc = make(d, d->grown[c], call);
+        if (rc == -ENOMEM)
+            log_error("%s: no device memory for %zu bytes: %s", call, d->grown[c].len, iso_gpu_error(d->gpu));
+    }
+    return rc;
+}
+
+/* At the end of what is backed. -ENOMEM: nothing has changed. */
+static int add(struct device *d, int number, struct device_chunk c, const char *call)
+{
+    int rc = d->n_grown < 2 * ISO_DEVICE_CHUNKS ? make(d, c, call) : -ENOMEM;
+    if (rc == -ENOMEM)
+        return rc;
     d->grown[d->n_grown] = c;
     __atomic_store_n(&d->n_grown, d->n_grown + 1, __ATOMIC_RELEASE); /* pairs with chunk_of (range.c) */
     d->grow_failed[number] = rc != 0;
     if (rc == 0) /* pairs with the acquire of iso_grow_back */
         __atomic_store_n(&d->grown_bytes[number], d->grown_bytes[number] + c.len, __ATOMIC_RELEASE);
-    return rc != 0 ? -EIO : 0;
+    return rc;
 }
 
 static size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }

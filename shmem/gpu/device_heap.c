@@ -312,15 +312,15 @@ static int share_chunk(struct device *d, struct device_chunk c, const struct gpu
     return rc;
 }
 
-/* `quiet`: a failure to create is no news yet, a smaller chunk is tried next. */
-static int add_chunk(struct device *d, size_t len, bool quiet, const char *call)
+/* This PE's chunk and the mappings of its peers'. `quiet`: a failure to create is no news yet, a smaller chunk is tried
+ * next. */
+static int make_chunk(struct device *d, struct device_chunk c, bool quiet, const char *call)
 {
-    struct device_chunk c = {d->backed_bytes, len};
     struct gpu_key key = {{0}, -1};
     char what[128];
     int rc = iso_gpu_chunk_create(d->gpu, segment()->base + c.at, c.len, GPU_COMMUNICATION, &key);
     bool made = rc == 0;
-    snprintf(what, sizeof what, "has no device memory for its heap to grow by %zu to %zu bytes", len, c.at + len);
+    snprintf(what, sizeof what, "has no device memory for its heap to grow by %zu to %zu bytes", c.len, c.at + c.len);
     if (quiet)
         rc = smallest(made, call) != 0 ? 0 : -ENOMEM;
     else
@@ -329,14 +329,21 @@ static int add_chunk(struct device *d, size_t len, bool quiet, const char *call)
         rc = share_chunk(d, c, &key, call);
     if (key.fd >= 0)
         close(key.fd);
-    if (rc == 0) {
-        d->chunks[d->n_chunks] = c;
-        __atomic_store_n(&d->n_chunks, d->n_chunks + 1, __ATOMIC_RELEASE); /* pairs with chunk_of (range.c) */
-        d->backed_bytes += len;
-    } else if (made) {
+    if (rc != 0 && made)
         iso_gpu_chunk_release(d->gpu, segment()->base + c.at, c.len);
-    }
     return rc;
+}
+
+static int add_chunk(struct device *d, size_t len, bool quiet, const char *call)
+{
+    struct device_chunk c = {d->backed_bytes, len};
+    int rc = make_chunk(d, c, quiet, call);
+    if (rc != 0)
+        return rc;
+    d->chunks[d->n_chunks] = c;
+    __atomic_store_n(&d->n_chunks, d->n_chunks + 1, __ATOMIC_RELEASE); /* pairs with chunk_of (range.c) */
+    d->backed_bytes += len;
+    return 0;
 }
 
 /* Doubles the heap, where the device has so much memory left. Else the heap grows by the bytes that were asked for. */
@@ -378,11 +385,43 @@ int iso_heap_open(struct device *d, const char *call)
     return rc;
 }
 
+/* ---- lent back, and there again ---- */
+
+void iso_heap_drop_peers(struct device *d)
+{
+    for (int c = d->n_chunks - 1; c >= 0; c--)
+        release_chunk(d, d->chunks[c], ISO->n_local);
+}
+
+void iso_heap_drop_own(struct device *d)
+{
+    char *base = segment()->base;
+    for (int c = d->n_grown - 1; c >= 0; c--)
+        iso_gpu_chunk_release(d->gpu, base + d->grown[c].at, d->grown[c].len);
+    for (int c = d->n_chunks - 1; c >= 0; c--)
+        iso_gpu_chunk_release(d->gpu, base + d->chunks[c].at, d->chunks[c].len);
+}
+
+int iso_heap_make_again(struct device *d, const char *call)
+{
+    int rc = 0, made = 0;
+    while (rc == 0 && made < d->n_chunks) {
+        rc = make_chunk(d, d->chunks[made], false, call);
+        made += rc == 0;
+    }
+    for (int c = made - 1; rc != 0 && c >= 0; c--) {
+        release_chunk(d, d->chunks[c], ISO->n_local);
+        iso_gpu_chunk_release(d->gpu, segment()->base + d->chunks[c].at, d->chunks[c].len);
+    }
+    return rc;
+}
+
+/* ---- the end ---- */
+
 void iso_heap_unmap(struct device *d)
 {
     struct segment *s = segment();
-    for (int c = d->n_chunks - 1; c >= 0; c--)
-        release_chunk(d, d->chunks[c], ISO->n_local);
+    iso_heap_drop_peers(d);
     for (int i = 0; i < ISO->n_local; i++) {
         char *at = s->peers[ISO->local_pes[i]].gpu_ptr;
         if (d->reaches != NULL && iso_device_imports(d, i) && at != NULL && d->window == NULL)
@@ -393,10 +432,7 @@ void iso_heap_unmap(struct device *d)
 void iso_heap_free(struct device *d)
 {
     char *base = segment()->base;
-    for (int c = d->n_grown - 1; c >= 0; c--)
-        iso_gpu_chunk_release(d->gpu, base + d->grown[c].at, d->grown[c].len);
-    for (int c = d->n_chunks - 1; c >= 0; c--)
-        iso_gpu_chunk_release(d->gpu, base + d->chunks[c].at, d->chunks[c].len);
+    iso_heap_drop_own(d);
     if (d->window_bytes != 0)
         iso_gpu_unreserve(d->gpu, d->window != NULL ? d->window : base, d->window_bytes);
     else if (d->backed_bytes != 0)

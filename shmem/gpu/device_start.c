@@ -51,14 +51,20 @@ static void take_down(struct device *d)
 
 void iso_device_stop(void)
 {
-    if (ISO->device != NULL)
-        take_down(ISO->device);
+    if (ISO->device == NULL)
+        return;
+    if (iso_device_end_suspension(ISO->device, false, "shmem_finalize") != 0)
+        iso_fatal("shmem_finalize", "there is no device memory for what shmemx_suspend has lent back");
+    take_down(ISO->device);
 }
 
 int iso_device_leave(const char *call)
 {
     struct device *d = ISO->device;
-    int rc = d != NULL && d->running ? iso_device_idle_within(LEAVE_NS) : 0;
+    int rc = d != NULL ? iso_device_end_suspension(d, true, call) : 0;
+    if (rc != 0)
+        return rc;
+    rc = d != NULL && d->running ? iso_device_idle_within(LEAVE_NS) : 0;
     if (rc == -ETIMEDOUT)
         log_error("%s: a stream of this PE is not idle %d s after the waits of its kernels gave up; nothing was freed, "
                   "so the call may be repeated", iso_call_name(call), (int)(LEAVE_NS / 1000000000u));
@@ -73,6 +79,8 @@ int iso_device_start(const char *call)
 {
     struct state *self = ISO;
     int rc = iso_enter(call);
+    if (rc == 0 && self->device != NULL && self->device->running)
+        rc = iso_device_running(call) != NULL ? 0 : -EBUSY;
     if (rc != 0 || self->device != NULL)
         return rc;
     uint64_t begun = iso_wait_now_ns(), heap_made;

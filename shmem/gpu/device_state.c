@@ -15,7 +15,11 @@
 
 struct device *iso_device_running(const char *call)
 {
-    return iso_enter(call) == 0 ? iso_device_left(call) : NULL;
+    struct device *d = iso_enter(call) == 0 ? iso_device_left(call) : NULL;
+    if (d == NULL || !iso_device_is_suspended(d))
+        return d;
+    log_error("%s: device memory is lent back; call shmemx_resume first, on all PEs", iso_call_name(call));
+    return NULL;
 }
 
 struct device *iso_device_left(const char *call)

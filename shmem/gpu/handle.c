@@ -500,6 +500,8 @@ static void finish_team(struct team *team, const char *call)
         return;
     if (d->captures != 0)
         iso_fatal(call, "a stream is being captured; call shmemx_graph_end before");
+    if (iso_device_is_suspended(d))
+        iso_fatal(call, "device memory is lent back; call shmemx_resume before, on all PEs");
     if (iso_device_finish_streams(call) != 0)
         iso_fatal(call, "kernels may still use the team's memory");
     iso_drain_rings(call); /* flags among them, whose slot memory other teams get */

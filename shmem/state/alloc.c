@@ -501,6 +501,21 @@ bool iso_alloc_find(struct alloc *a, size_t offset, struct alloc_object *object)
     return found;
 }
 
+bool iso_alloc_next(struct alloc *a, size_t from, struct alloc_object *object)
+{
+    uint32_t found = NIL;
+    pthread_mutex_lock(&a->lock);
+    for (uint32_t i = a->root; i != NIL;) {
+        bool behind = a->blocks[i].offset >= from;
+        found = behind ? i : found;
+        i = a->blocks[i].links[behind ? TREE_LOWER : TREE_HIGHER];
+    }
+    if (found != NIL)
+        *object = (struct alloc_object){a->blocks[found].offset, a->blocks[found].requested};
+    pthread_mutex_unlock(&a->lock);
+    return found != NIL;
+}
+
 size_t iso_alloc_top(struct alloc *a)
 {
     pthread_mutex_lock(&a->lock);

@@ -51,6 +51,8 @@ int iso_alloc_resize(struct alloc *alloc, size_t offset, size_t size);
 
 /* The live object whose bytes contain offset (the bytes that fill it up to the unit included); false: none. */
 bool iso_alloc_find(struct alloc *alloc, size_t offset, struct alloc_object *object);
+/* The first object at or above `from`; false: none. */
+bool iso_alloc_next(struct alloc *alloc, size_t from, struct alloc_object *object);
 size_t iso_alloc_top(struct alloc *alloc);
 struct alloc_stats iso_alloc_stats(struct alloc *alloc);
 

@@ -62,6 +62,8 @@ static void memory_calls(struct objects *o)
     IS_NULL(shmemx_calloc, 8, 8, 7);
     IS_NULL(shmemx_align, 3, 8, SHMEMX_HOST);
     IS_VOID(shmemx_free, o->host + 8);
+    FAILS(shmemx_suspend, 2);
+    FAILS(shmemx_resume);
     IS_NULL(shmemx_local_malloc, 8, 7);
     IS_VOID(shmemx_local_free, o->local + 8);
     IS_NULL(shmemx_team_malloc, SHMEM_TEAM_INVALID, 8, SHMEMX_HOST);

@@ -108,6 +108,12 @@ static void step_find(struct alloc *alloc, const struct model *m, size_t offset)
             expected = &m->objects[i];
     CHECK_EQ(iso_alloc_find(alloc, offset, &found), expected != NULL);
     CHECK(expected == NULL || (found.offset == expected->offset && found.size == expected->size));
+    expected = NULL;
+    for (size_t i = 0; i < m->n; i++)
+        if (m->objects[i].offset >= offset && (expected == NULL || m->objects[i].offset < expected->offset))
+            expected = &m->objects[i];
+    CHECK_EQ(iso_alloc_next(alloc, offset, &found), expected != NULL);
+    CHECK(expected == NULL || (found.offset == expected->offset && found.size == expected->size));
 }
 
 /* Sizes over all magnitudes up to the cap, small ones most often. */
