@@ -306,8 +306,8 @@ static int write_job(FILE *out, const struct look *look, const struct node_file 
         if (graph->n_waits == 0)
             print_line(out, "no PE waits in the library for longer than 10 ms");
         if (n_seen + n_far < head->n_pes)
-            fprintf(out, "  %d PEs are on hosts that were not asked, or have not answered: isomer-info --job %08" PRIx32
-                         " there describes them\n", head->n_pes - n_seen - n_far, head->job);
+            fprintf(out, "  not seen: %d of the PEs, on hosts that were not asked or have not answered; isomer-info --job %08" PRIx32
+                         " describes them there\n", head->n_pes - n_seen - n_far, head->job);
         write_table(graph, out);
     }
     for (char *line = notes, *end; form != SHMEMX_PART && line != NULL && (end = strchr(line, '\n')) != NULL; line = end + 1)

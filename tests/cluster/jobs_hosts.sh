@@ -88,13 +88,34 @@ python3 -c "import json, sys; j = json.load(open(sys.argv[1])); assert j['n_seen
 SHMEM_AGENT=false job 30 "$work/on" "$b" "$info" --job "$number"
 expect_status 0 "a host that does not answer"
 expect_message "host $a has not answered: \"false\" ended without an answer \(status 1\); set SHMEM_AGENT" "a host that does not answer"
-expect_lines 1 '^  2 PEs are on hosts that were not asked, or have not answered' "a host that does not answer"
+expect_lines 1 '^  not seen: 2 of the PEs, on hosts that were not asked or have not answered; ' "a host that does not answer"
 SHMEM_AGENT=none job 30 "$work/on" "$b" "$info" --job "$number"
 expect_no_message 'has not answered:' "nobody is asked"
 printf '#!/bin/sh\nprintf "isomer-part 1 %s 4\\npe 0 2 7 S 0 0 0 0 x y\\nend\\n"\n' "$number" >"$work/liar"
 chmod +x "$work/liar"
 SHMEM_AGENT=$work/liar job 30 "$work/on" "$b" "$info" --job "$number"
 expect_message "host $a has not answered:" "an answer of another protocol"
+protocol=$("$info" 2>/dev/null | sed -n 's/.*(protocol \([0-9]*\)).*/\1/p')
+cat >"$work/liar" <<S
+#!/bin/sh
+echo "a greeting of the shell"
+echo "isomer-part $protocol $number 4"
+echo "wait 1 2 3 4 5 0 0 0 0 1 4 shmem_early"
+echo "pe 99 2 7 S 0 0 0 0 x y"
+echo "wait 1 2 3 4 5 0 0 0 0 1 4 shmem_of_nobody"
+echo "pe 2 2 7 S 0 0 0 0 x y"
+echo "pe 1 77 7 S 0 0 0 0 x y"
+printf 'pe 0 2 7 S 0 0 0 0 evil\033[2J y\n'
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14; do
+    echo "wait 99999999999999999999 2 3 4 77 0 3 0 0 18446744073709551615 18446744073709551615 shmem_call_\$i"
+done
+echo end
+S
+SHMEM_AGENT=$work/liar job 30 "$work/on" "$b" "$info" --job "$number"
+expect_status 0 "an answer that lies"
+expect_lines 1 '^  0: 7 S, evil.\[2J, ' "an answer that lies"
+[ "$(grep -c '^  pe 0 waits in shmem_call_' "$work/out")" -le 9 ] || fail "an answer that lies: more waits than a PE has"
+expect_no_message 'shmem_(early|of_nobody)' "an answer that lies"
 
 {
     kill -KILL "$server" "${pes[@]}" $(cat "$work/$a" "$work/$b")
