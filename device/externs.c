@@ -131,8 +131,8 @@ SHMEM_BIT_TYPES(BIT, )
 
 /* *chosen becomes the handle to give to the calls below. */
 EXTERN(void, lane, (const shmemd_t *h, unsigned lane, shmemd_t *chosen), *chosen = shmemd_lane(*h, lane);)
-EXTERN(int, barrier_block, (const shmemd_t *h), return shmemd_barrier_block(*h);)
-EXTERN(int, sync_block, (const shmemd_t *h), return shmemd_sync_block(*h);)
+EXTERN_FORMS(int, barrier, (const shmemd_t *h), (*h))
+EXTERN_FORMS(int, sync, (const shmemd_t *h), (*h))
 EXTERN(int, broadcastmem_block, (const shmemd_t *h, void *dest, const void *source, size_t bytes, int root),
        return shmemd_broadcastmem_block(*h, dest, source, bytes, root);)
 EXTERN(int, fcollectmem_block, (const shmemd_t *h, void *dest, const void *source, size_t bytes),

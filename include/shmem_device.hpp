@@ -12,7 +12,7 @@
 //     shmemd::launch(pass<__half>, 1, 256, 0, stream, h, inbox, mine, n, signal);
 //
 // Groups. shmemd::thread(), wave(), block() stand behind the handle; without one the calling thread acts alone.
-// Collectives take block() or grid().
+// Collectives take block() or grid(); barrier and sync all four.
 //
 // Types. The type of a call is that of `dest` (put, p, atomics) or of the pointer that stands in its place. Other
 // arguments are converted to it, as in calls of shmemd_NAME_put. Allowed are the types of the tables in shmem_types.h,
@@ -580,6 +580,10 @@ SHMEMD_COLL_OF(grid)
 SHMEM_REDUCE_OPS(SHMEMD_REDUCE_OF, )
 } // namespace named
 
+PRIM_FN int barrier(shmemd_t h, thread_group) { return shmemd_barrier(h); }
+PRIM_FN int barrier(shmemd_t h, wave_group) { return shmemd_barrier_wave(h); }
+PRIM_FN int sync(shmemd_t h, thread_group) { return shmemd_sync(h); }
+PRIM_FN int sync(shmemd_t h, wave_group) { return shmemd_sync_wave(h); }
 template <class G> PRIM_FN int barrier(shmemd_t h, G)
 {
     SHMEMD_NEEDS_MEETING(G);

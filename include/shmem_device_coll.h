@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* In-kernel collectives. Included by shmem_device.h.
  *
- * Who calls: _block: all threads of a block. Block b works with the blocks b of the other members, which make the same
- * calls in the same order, with equal sizes. Blocks do not wait for other blocks of their PE. _grid: all threads of all
- * blocks of the kernel, in grids of equally many blocks on every member; all blocks must be able to run at once
- * (shmemx_max_blocks). Where block numbers differ between members, shmemd_lane says which blocks work together. A
- * handle, that is a (team, slot), is used by one kernel at a time; kernels that run at the same time use different
- * slots.
+ * Who calls: barrier and sync a thread, a wave, a block or a grid; all else a block or a grid. _block: all threads of a
+ * block. Block b works with the blocks b of the other members, which make the same calls in the same order, with equal
+ * sizes. Blocks do not wait for other blocks of their PE. _grid: all threads of all blocks of the kernel, in grids of
+ * equally many blocks on every member; all blocks must be able to run at once (shmemx_max_blocks). Where block numbers
+ * differ between members, shmemd_lane says which blocks work together. A handle, that is a (team, slot), is used by one
+ * kernel at a time; kernels that run at the same time use different slots.
  *
  * Arguments: dest and source are symmetric: device memory or registered buffers, aligned to their elements. Copies are
  * fastest at multiples of 16. Sizes may be 0. dest and source do not overlap, unless the call allows it.
@@ -51,6 +51,13 @@ PRIM_FN int shmemd_barrier_grid(shmemd_t h) { return isod_barrier_grid(h); }
 /* Arrival only: it orders no memory and completes nothing, and is fast for that reason. */
 PRIM_FN int shmemd_sync_block(shmemd_t h) { return isod_sync_block(h); }
 PRIM_FN int shmemd_sync_grid(shmemd_t h) { return isod_sync_grid(h); }
+/* The same by the calling thread, or by its wave, in the sequence of its block (or of the lane that shmemd_lane has
+ * chosen): members may take part by a thread, a wave or a block. One of them at a time is in the sequence: other threads
+ * of the block come next behind a shmemd_group_sync of the block. */
+PRIM_FN int shmemd_barrier(shmemd_t h) { return isod_barrier_by_few(h, prim_group_thread()); }
+PRIM_FN int shmemd_barrier_wave(shmemd_t h) { return isod_barrier_by_few(h, prim_group_wave()); }
+PRIM_FN int shmemd_sync(shmemd_t h) { return isod_sync_by_few(h, prim_group_thread()); }
+PRIM_FN int shmemd_sync_wave(shmemd_t h) { return isod_sync_by_few(h, prim_group_wave()); }
 /* Synchronises the blocks of this PE's grid: they see each other's stores. No other PE takes part. */
 PRIM_FN int shmemd_grid_sync(shmemd_t h) { return isod_grid_sync(h) ? 1 : 0; }
 

@@ -126,6 +126,80 @@ PRIM_FN int isod_synchronise_block(shmemd_t h, uint32_t call, enum isod_meaning 
 PRIM_FN int isod_sync_block(shmemd_t h) { return isod_synchronise_block(h, ISOD_CALL_SYNC, ISOD_ARRIVAL); }
 PRIM_FN int isod_barrier_block(shmemd_t h) { return isod_synchronise_block(h, ISOD_CALL_BARRIER, ISOD_DATA); }
 
+/* By one thread or one wave, in the sequence of its block's lane: the general way, with that group's syncs. */
+PRIM_COLD_FN int isod_synchronise_by_few(struct isod_origin home, char *heap, uint32_t call_of,
+                                         enum isod_meaning meaning, struct prim_group g)
+{
+    shmemd_t h = isod_coll_handle(home, heap, call_of);
+    const struct isod_waited who = isod_who(call_of & 0xffffu, -1);
+    const bool first = prim_is_first(g);
+    struct isod_coll c;
+    if (isod_lane_of(h) >= h.lanes) {
+        if (first)
+            isod_coll_leave_misuse(home, who, ISOD_MISUSE_LANES, h.lanes, isod_lane_of(h));
+        prim_sync(g);
+        return 1;
+    }
+    isod_coll_read_team(&c, h, who.call);
+    c.rank = prim_rank(g);
+    c.size = prim_size(g);
+    c.first = c.rank < isod_coll_others(&c) ? isod_coll_memory(&c, isod_coll_other(&c, c.rank + 1)) : (char *)0;
+    const uint64_t dead = c.lane->dead;
+    c.epoch = c.lane->epoch != 0 ? c.lane->epoch : 1;
+    prim_sync(g); /* all have read the lane */
+    if (dead != 0)
+        return 1;
+    if (first) {
+        if (!c.direct && isod_lane_chosen(h) != 0) /* as in isod_coll_open */
+            isod_ring_quiet_at(home);
+        c.users = prim_load_relaxed_u64(&c.lane->users);
+        prim_store_relaxed_u64(&c.lane->users, 1);
+        c.status = prim_load_relaxed_u64(&h.team->status);
+    }
+    bool turns = isod_coll_numbers_turn(c.epoch, ISOD_EPOCHS_OF_CALL);
+    for (int step = turns ? 0 : 1; step < 2; step++) { /* the first one clears, as in isod_synchronise_by_rounds */
+        const uint64_t done = c.epoch;
+        isod_coll_begin_epoch(&c);
+        if (step == 0 && c.direct)
+            isod_coll_clear(&c, isod_flags_bytes(h.n_pes), 4 * (uint64_t)c.inbox_bytes * (uint64_t)h.n_pes);
+        if (step == 0)
+            isod_coll_clear_places(&c);
+        prim_gather_stores(g);
+        if ((step == 0 || meaning == ISOD_DATA) && (first || c.rank < isod_coll_others(&c)))
+            isod_barrier_complete(h);
+        isod_flags_send(&c, -1);
+        isod_flags_wait(&c, -1, step == 0 ? ISOD_DATA : meaning);
+        prim_acquire_from_peer();
+        c.failed = prim_sync_or(g, c.failed);
+        if (step == 0)
+            c.epoch = isod_coll_numbers_after(done);
+    }
+    if (first) {
+        c.lane->epoch = c.epoch;
+        if (!c.direct && isod_lane_chosen(h) != 0)
+            c.failed = isod_coll_flush(home, who.call) || c.failed;
+        c.status |= prim_load_relaxed_u64(&h.team->status); /* the ring may have given up */
+        prim_store_relaxed_u64(&c.lane->users, 0);
+        if (c.users != 0)
+            isod_coll_leave_misuse(home, who, ISOD_MISUSE_USERS, 0, c.users);
+        c.failed = c.failed || c.users != 0 || c.status != 0;
+        if (c.failed) {
+            c.lane->dead = 1;
+            isod_handle_give_up(home);
+        }
+    }
+    prim_settle_stores(g);
+    return prim_sync_or(g, c.failed) ? 1 : 0;
+}
+PRIM_FN int isod_sync_by_few(shmemd_t h, struct prim_group g)
+{
+    return isod_synchronise_by_few(isod_origin_of(h), h.heap, isod_coll_call_of(h, ISOD_CALL_SYNC), ISOD_ARRIVAL, g);
+}
+PRIM_FN int isod_barrier_by_few(shmemd_t h, struct prim_group g)
+{
+    return isod_synchronise_by_few(isod_origin_of(h), h.heap, isod_coll_call_of(h, ISOD_CALL_BARRIER), ISOD_DATA, g);
+}
+
 PRIM_FN int isod_sync_grid(shmemd_t h)
 {
     int rc = 1;

@@ -71,6 +71,11 @@ template <class T> SHMEMD_GLOBAL void each_call(shmemd_t h, T *area, T *result, 
     T *own = area, *in = area + MOST, *all = area + 2 * MOST;
     for (size_t i = rank; i < n; i += shmemd_block_size())
         assign(own[i], (float)(me * scale + (int)(i % 3)));
+    if (shmemd_thread_index() == 0) {
+        bad += shmemd::barrier(h, shmemd::thread());
+        bad += shmemd::sync(h, shmemd::thread());
+    }
+    shmemd::group_sync(shmemd::block());
     bad += shmemd::barrier(h, shmemd::block());
     shmemd::put(h, shmemd::block(), in, own, n, right);
     bad += shmemd::barrier(h, shmemd::block());

@@ -42,7 +42,7 @@ SHMEMD_GLOBAL void refused(shmemd_t h, token *tokens, float *floats, const long 
     shmemd::sum_reduce(h, shmemd::block(), bools, bools + 8, 8);
 #endif
 #if CASE == 9 // made by a block or a grid
-    shmemd::barrier(h, shmemd::wave());
+    shmemd::fcollect(h, shmemd::wave(), floats, floats + 8, 1);
 #endif
 #if CASE == 10 // made by a block or a grid
     shmemd::sum_reduce(h, shmemd::thread(), floats, floats + 8, 8);
