@@ -11,8 +11,10 @@
  *
  * Results: reductions combine elements in the order of members, floats of 16 and 8 bits in float with one rounding. In
  * a team that spans nodes, first the elements of each node are combined so, then the results of the nodes, in the order
- * of their first members. So results are the same bits on all members, in every run and by every algorithm. Integers
- * wrap.
+ * of their first members. So results are the same bits on all members, in every run and by every algorithm. They are
+ * batch-invariant: the bits of an element depend on the members' elements alone, not on nelems, its place, the algorithm,
+ * a graph, or where buffers lie. Not so for a team of other members, in another order, or divided into other nodes, nor
+ * for SHMEMX_AVG beside a sum that the caller divides. NaNs are NaNs, of any bits. Integers wrap.
  *
  * Who calls, memory, copy engines, nodes, what is returned, and errors while a call runs: at shmemx_coll_on_stream,
  * whose contract all calls on streams have. On host memory: shmemx_coll_on_host. */
@@ -154,6 +156,40 @@ typedef struct {
     const void *const *sources;
 } shmemx_splits_t;
 
+/* An ALLREDUCE that ends in what follows it in a transformer: for each row (token), residual becomes residual + the sum
+ * of all members' rows, and dest becomes its RMS norm times weight. By shmemx_allreduce_rms_norm_on_stream, or as a field
+ * of shmemx_coll_t, whose other fields then are: kind SHMEMX_ALLREDUCE, op SHMEMX_SUM; source, rows * hidden elements of
+ * `type`; nelems, that number; dest, as many elements of dest_type. On streams only.
+ *
+ *   type        SHMEMX_FLOAT, SHMEMX_HALF or SHMEMX_BFLOAT16, of source, residual and weight
+ *   dest_type   the same, or SHMEMX_FLOAT8_E4M3
+ *   hidden      elements of a row: a multiple of 8, 8 .. 16384
+ *   residual    rows * hidden elements, equal on all members; weight: hidden elements, equal on all members
+ *   eps         0 or more
+ *   scale, scales   for SHMEMX_FLOAT8_E4M3 one of them, else both are NULL. scale: one float, which is read, equal on all
+ *               members. scales: a float for each row, which is written
+ *
+ * The sum is the allreduce's: in the order of members, in float, rounded to the type. So is the new residual: in float
+ * from residual and sum, rounded once. From the rounded residual x, in float: y = x / sqrt(mean(x * x) + eps) * weight. Of
+ * dest_type = type y is rounded once. Of SHMEMX_FLOAT8_E4M3 y * (1 / scale) is rounded as that type's results are, where
+ * scale is the one that is given, or the largest |y| of the row / 448, at least 1 / (448 * 512), which `scales` gets.
+ * The bits of a row depend on the members' rows, residual, weight and this struct alone: not on the number of rows, the
+ * place among them, the algorithm, or the member. Between nodes, too, elements are combined in the order of members.
+ *
+ * Memory: device memory of any kind, each member's elsewhere. It is aligned to 16 bytes; a dest of SHMEMX_FLOAT8_E4M3 to
+ * 8, scale and scales to 4. dest may be source where dest_type is type. Other overlaps of what is written are errors. The
+ * struct is read before the call returns, in a batch by the end of the group; scale when the call runs. background and
+ * stage_bytes change nothing. */
+typedef struct {
+    void *residual;
+    const void *weight;
+    size_t hidden;
+    double eps;
+    int dest_type;
+    const float *scale;
+    float *scales;
+} shmemx_rms_norm_t;
+
 /* One call. Fields that the kind does not need are zero. */
 typedef struct {
     int kind;          /* SHMEMX_ALLREDUCE .. SHMEMX_REDUCE */
@@ -205,6 +241,7 @@ typedef struct {
     /* 1: dest has floats, to which the sum is not rounded: reducescatter with `splits`, of half or bfloat16, by sum,
      * average or scaled sum, on streams, by copy engines (`stage_bytes`). Equal on all members. */
     int to_float;
+    const shmemx_rms_norm_t *rms_norm; /* allreduce; NULL: no residual, no norm */
 } shmemx_coll_t;
 
 /* Enqueues one call.
@@ -262,13 +299,13 @@ typedef struct {
  * it after SHMEM_TIMEOUT.
  *
  * SHMEM_DEBUG=1 on all members compares each call with those of the other members when it is enqueued or captured:
- * kind, nelems, type, operator, scale, root, to with from, engines, same_place, background, stage_bytes, whether signals
- * is given, chunk_bytes, splits, whether they have dests and sources, to_float, whether host_blocks is given and its
- * sizes, and whether blocks->received is. It compares whether dest and source are reachable and by what, as far as that
- * must be alike; in allreduce and broadcast whether dest is source; of
- * kinds that copy engines may carry whether the call is captured, and in calls that they carry the place of dest; and
- * which of a batch's calls one kernel does. The first calls of a slot compare the slot. A sentence names the argument
- * that differs and both calls. Then the job ends, or is broken on all PEs with this sentence (SHMEMX_ERRORS_RETURN).
+ * kind, nelems, type, operator, scale, root, to with from, engines, same_place, background, stage_bytes, whether
+ * signals is given, chunk_bytes, splits, whether they have dests and sources, to_float, rms_norm but for its addresses,
+ * whether host_blocks is given and its sizes, and whether blocks->received is. It compares whether dest and source are
+ * reachable and by what, as far as that must be alike; in allreduce and broadcast whether dest is source; of kinds that
+ * copy engines may carry whether the call is captured, and in calls that they carry the place of dest; and which of a
+ * batch's calls one kernel does. The first calls of a slot compare the slot. A sentence names the argument that differs
+ * and both calls. Then the job ends, or is broken on all PEs with this sentence (SHMEMX_ERRORS_RETURN).
  * Calls that are 64 or more apart are not compared, and replays of graphs are not either.
  *
  * Errors while a call runs: after SHMEM_TIMEOUT, shmemx_device_error tells which PE is waited for, and the call goes on
@@ -476,6 +513,7 @@ static inline shmemx_coll_t shmemx_coll_of(int kind, shmem_team_t team, void *de
     c.background = 0;
     c.stage_bytes = 0;
     c.to_float = 0;
+    c.rms_norm = NULL;
     return c;
 }
 
@@ -567,6 +605,16 @@ static inline int shmemx_allreduce_on_stream(shmem_team_t team, void *dest, cons
 {
     shmemx_coll_t c = shmemx_coll_of(SHMEMX_ALLREDUCE, team, dest, source, nelems, type);
     c.op = op;
+    return shmemx_coll_on_stream(&c, stream);
+}
+/* See shmemx_rms_norm_t. rows: as many tokens; 0: nothing is enqueued. type: of source, residual and weight. */
+static inline int shmemx_allreduce_rms_norm_on_stream(shmem_team_t team, void *dest, const void *source, size_t rows,
+                                                      int type, const shmemx_rms_norm_t *norm, shmemx_stream_t stream)
+{
+    size_t hidden = norm != NULL ? norm->hidden : 0;
+    shmemx_coll_t c = shmemx_coll_of(SHMEMX_ALLREDUCE, team, dest, source,
+                                     hidden == 0 || rows <= (size_t)-1 / hidden ? rows * hidden : (size_t)-1, type);
+    c.rms_norm = norm;
     return shmemx_coll_on_stream(&c, stream);
 }
 static inline int shmemx_reducescatter_on_stream(shmem_team_t team, void *dest, const void *source, size_t nelems,

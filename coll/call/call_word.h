@@ -18,7 +18,7 @@ enum {
     WORD_KIND = WORD_ROOT + WORD_ROOT_BITS,
     WORD_TYPE = WORD_KIND + WORD_KIND_BITS,
     WORD_OP = WORD_TYPE + WORD_TYPE_BITS,
-    WORD_LISTS = WORD_OP + WORD_OP_BITS, /* 1: the call has host_blocks or splits */
+    WORD_LISTS = WORD_OP + WORD_OP_BITS, /* 1: the call has host_blocks, splits or rms_norm */
     WORD_BACKGROUND                      /* 1: as its field */
 };
 _Static_assert(CALL_USER_KINDS <= 1 << WORD_KIND_BITS && CALL_TYPES_END <= 1 << WORD_TYPE_BITS &&
@@ -48,7 +48,9 @@ static inline struct slot_word word_of(const shmemx_coll_t *coll, uint64_t epoch
         memcpy(&w.more, factor, sizeof w.more);
     if (coll->splits != NULL)
         w.more ^= iso_list_sum(coll->splits);
-    w.call |= (uint64_t)(coll->splits != NULL || coll->host_blocks != NULL) << WORD_LISTS;
+    if (coll->rms_norm != NULL)
+        w.more ^= iso_list_norm_sum(coll->rms_norm);
+    w.call |= (uint64_t)(coll->splits != NULL || coll->host_blocks != NULL || coll->rms_norm != NULL) << WORD_LISTS;
     w.call |= (uint64_t)(coll->background != 0) << WORD_BACKGROUND;
     return w;
 }

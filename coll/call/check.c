@@ -3,8 +3,10 @@
 #include "check.h"
 #include "../../bootstrap/log.h"
 #include "../../shmem/team/agree.h"
+#include "../stream/norm.h"
 #include "lists.h"
 
+#include <float.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -30,6 +32,11 @@ static bool lists_fit(struct coll_call *c)
             return iso_check_wrong(c, "host_blocks is given; only SHMEMX_ALLTOALLV has blocks");
         if (coll->blocks != NULL)
             return iso_check_wrong(c, "blocks and host_blocks are given; one of them has to be a null pointer");
+    }
+    if (coll->rms_norm != NULL) {
+        c->kind = CALL_ALLREDUCE_RMS_NORM;
+        if (coll->kind != SHMEMX_ALLREDUCE || coll->splits != NULL)
+            return iso_check_wrong(c, "rms_norm is given; only SHMEMX_ALLREDUCE takes it");
     }
     if (coll->splits == NULL)
         return true;
@@ -146,12 +153,44 @@ static __attribute__((noinline)) bool lists_are_valid(struct coll_call *c)
                            b->send_bytes[me], me, b->receive_bytes[me], me);
 }
 
+/* ---- residual and norm ---- */
+
+static bool is_row_type(int type) { return type == SHMEMX_FLOAT || type == SHMEMX_HALF || type == SHMEMX_BFLOAT16; }
+
+static __attribute__((noinline)) bool norm_is_valid(struct coll_call *c)
+{
+    const shmemx_coll_t *coll = c->coll;
+    const shmemx_rms_norm_t *norm = coll->rms_norm;
+    bool short_dest = norm->dest_type == SHMEMX_FLOAT8_E4M3;
+    if (!is_row_type(coll->type) || coll->op != SHMEMX_SUM)
+        return iso_check_wrong(c, "with rms_norm type is %s and op %s; allowed are SHMEMX_FLOAT, SHMEMX_HALF and "
+                                  "SHMEMX_BFLOAT16 with SHMEMX_SUM", iso_call_types[coll->type].name,
+                               iso_call_ops[coll->op].name);
+    if (norm->hidden == 0 || norm->hidden > ISOD_NORM_HIDDEN || norm->hidden % 8 != 0)
+        return iso_check_wrong(c, "rms_norm->hidden is %zu; it has to be a multiple of 8, 8..%d", norm->hidden,
+                               ISOD_NORM_HIDDEN);
+    if (coll->nelems % norm->hidden != 0)
+        return iso_check_wrong(c, "nelems %zu is no multiple of rms_norm->hidden, %zu", coll->nelems, norm->hidden);
+    if (!(norm->eps >= 0 && norm->eps <= FLT_MAX))
+        return iso_check_wrong(c, "rms_norm->eps is %g; it has to be a number from 0 on", norm->eps);
+    if (!short_dest && norm->dest_type != coll->type)
+        return iso_check_wrong(c, "rms_norm->dest_type is %d; it has to be type, %d (%s), or SHMEMX_FLOAT8_E4M3, %d",
+                               norm->dest_type, coll->type, iso_call_types[coll->type].name, SHMEMX_FLOAT8_E4M3);
+    if ((norm->scale != NULL) + (norm->scales != NULL) != (short_dest ? 1 : 0))
+        return iso_check_wrong(c, "rms_norm->scale is %p and rms_norm->scales %p; %s", (const void *)norm->scale,
+                               (void *)norm->scales,
+                               short_dest ? "for SHMEMX_FLOAT8_E4M3 one of them is given, and the other is a null pointer"
+                                          : "both are null pointers unless dest_type is SHMEMX_FLOAT8_E4M3");
+    c->dest_bytes = coll->nelems * iso_call_types[norm->dest_type].bytes;
+    return true;
+}
+
 bool iso_check_numbers(struct coll_call *c)
 {
     bool listed = c->coll->kind == SHMEMX_ALLTOALLV || c->coll->splits != NULL;
     return check_range(c, "background", c->coll->background, 1) && check_range(c, "to_float", c->coll->to_float, 1) &&
            type_and_op_are_valid(c) && float_fits(c) && partners_are_valid(c) && size_is_valid(c) &&
-           (!listed || lists_are_valid(c));
+           (!listed || lists_are_valid(c)) && (c->coll->rms_norm == NULL || norm_is_valid(c));
 }
 
 /* ---- memory ---- */
@@ -178,6 +217,8 @@ static bool is_in_place(const struct coll_call *c)
     case SHMEMX_BROADCAST:
     case SHMEMX_REDUCE:
         return dest == source;
+    case CALL_ALLREDUCE_RMS_NORM:
+        return dest == source && c->dest_bytes == c->source_bytes;
     case SHMEMX_PERMUTE:
         return dest == source && c->coll->to == c->team->my_pe;
     default:
@@ -209,11 +250,52 @@ static __attribute__((noinline)) bool splits_are_valid(const struct coll_call *c
     return true;
 }
 
+/* Of those of a norm; dest and source are compared elsewhere. */
+struct norm_range {
+    const char *name;
+    const void *at;
+    size_t bytes;
+    bool written;
+};
+static bool ranges_are_apart(const struct coll_call *c, const struct norm_range *a, const struct norm_range *b)
+{
+    uintptr_t one = (uintptr_t)a->at, two = (uintptr_t)b->at;
+    return (!a->written && !b->written) || one >= two + b->bytes || two >= one + a->bytes ||
+           iso_check_wrong(c, "%s %p (%zu bytes) and %s %p (%zu bytes) overlap", a->name, a->at, a->bytes, b->name, b->at,
+                           b->bytes);
+}
+static __attribute__((noinline)) bool norm_memory_is_valid(const struct coll_call *c, check_pointer_fn *place)
+{
+    const shmemx_rms_norm_t *norm = c->coll->rms_norm;
+    const struct norm_range ranges[] = {
+        {"dest", c->coll->dest, c->dest_bytes, true},
+        {"source", c->coll->source, c->source_bytes, false},
+        {"rms_norm->residual", norm->residual, c->block, true},
+        {"rms_norm->weight", norm->weight, norm->hidden * c->elem_bytes, false},
+        {"rms_norm->scale", norm->scale, norm->scale != NULL ? sizeof(float) : 0, false},
+        {"rms_norm->scales", norm->scales, norm->scales != NULL ? c->coll->nelems / norm->hidden * sizeof(float) : 0, true},
+    };
+    enum { RANGES = sizeof ranges / sizeof ranges[0] };
+    if (c->block == 0)
+        return true;
+    if (!iso_check_pointer(c, ranges[2].name, norm->residual, 16, place) ||
+        !iso_check_pointer(c, ranges[3].name, norm->weight, 16, place) ||
+        (norm->scale != NULL && !place(c, ranges[4].name, norm->scale, sizeof(float))) ||
+        (norm->scales != NULL && !place(c, ranges[5].name, norm->scales, sizeof(float))))
+        return false;
+    for (int i = 2; i < RANGES; i++)
+        for (int k = 0; k < i; k++)
+            if (!ranges_are_apart(c, &ranges[k], &ranges[i]))
+                return false;
+    return true;
+}
+
 bool iso_check_memory(const struct coll_call *c, check_pointer_fn *place)
 {
     const shmemx_coll_t *coll = c->coll;
-    size_t alignment = call_is(c, OF_TYPE) ? iso_call_types[coll->type].alignment : 1;
-    size_t of_dest = coll->to_float != 0 ? sizeof(float) : alignment;
+    bool norm = coll->rms_norm != NULL;
+    size_t alignment = norm ? 16 : call_is(c, OF_TYPE) ? iso_call_types[coll->type].alignment : 1;
+    size_t of_dest = coll->to_float != 0 ? sizeof(float) : norm && c->dest_bytes < c->source_bytes ? 8 : alignment;
     uintptr_t to = (uintptr_t)coll->dest, from = (uintptr_t)coll->source;
     if (c->kind == SHMEMX_ALLTOALLV && !blocks_are_valid(c, place))
         return false;
@@ -223,6 +305,8 @@ bool iso_check_memory(const struct coll_call *c, check_pointer_fn *place)
         return false;
     if (call_is(c, REDUCES) && coll->op == SHMEMX_SCALED_SUM && coll->scale_from != NULL &&
         !place(c, "scale_from", coll->scale_from, 8))
+        return false;
+    if (coll->rms_norm != NULL && !norm_memory_is_valid(c, place))
         return false;
     return to >= from + c->source_bytes || from >= to + c->dest_bytes || c->dest_bytes == 0 || c->source_bytes == 0 ||
            !call_is(c, OF_TYPE) || is_in_place(c) ||

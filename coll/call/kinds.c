@@ -23,7 +23,8 @@
     X(CALL_ALLTOALLV_HOST, SHMEMX_ALLTOALLV, alltoallv_host, ALLTOALLV, 0)                                             \
     X(CALL_FCOLLECT_SPLITS, SHMEMX_FCOLLECT, fcollect_splits, FCOLLECT, OF_TYPE | OF_BLOCKS | MANY_TO | HAS_STAGE)     \
     X(CALL_REDUCESCATTER_SPLITS, SHMEMX_REDUCESCATTER, reducescatter_splits, REDUCESCATTER,                            \
-      OF_TYPE | REDUCES | OF_BLOCKS | MANY_FROM | HAS_STAGE)
+      OF_TYPE | REDUCES | OF_BLOCKS | MANY_FROM | HAS_STAGE)                                                           \
+    X(CALL_ALLREDUCE_RMS_NORM, SHMEMX_ALLREDUCE, allreduce_rms_norm, ALLREDUCE, OF_TYPE | REDUCES)
 
 #define KIND_ROW(kind, user, table, call, is) [kind] = {#user, ISOD_CALL_ON_STREAM_##call, is},
 #define KIND_NAME(kind, user, table, call, is) [kind] = #table,

@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #define MOST_BYTES ((uint64_t)1 << 36) /* kernels count units of 16 bytes in 32 bits */
 
@@ -84,4 +85,11 @@ uint64_t iso_list_sum(const shmemx_splits_t *s)
         sum = (sum ^ s->nelems[i]) * 0x9e3779b97f4a7c15u + 1;
     }
     return sum;
+}
+
+uint64_t iso_list_norm_sum(const shmemx_rms_norm_t *norm)
+{
+    uint64_t eps, sum = norm->hidden << 8 | (unsigned)norm->dest_type << 1 | (norm->scale != NULL ? 1 : 0);
+    memcpy(&eps, &norm->eps, sizeof eps);
+    return (sum ^ eps * 0x9e3779b97f4a7c15u) * 0x9e3779b97f4a7c15u | 1;
 }

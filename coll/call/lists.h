@@ -12,5 +12,6 @@ const char *iso_list_check_splits(const shmemx_splits_t *s, size_t nelems, char 
 size_t iso_list_extent(const size_t *bytes, const size_t *offset, int n);
 /* Equal for equal splits, not 0. */
 uint64_t iso_list_sum(const shmemx_splits_t *s);
+uint64_t iso_list_norm_sum(const shmemx_rms_norm_t *norm); /* of what is equal on all members and the host knows */
 
 #endif

@@ -143,7 +143,7 @@ static struct note note_of(const struct stream_call *c, uint64_t number)
     note.dest = reach_of(c, ISOD_NEEDS_DEST);
     note.source = reach_of(c, ISOD_NEEDS_SOURCE);
     note_place(&note, c);
-    if ((coll->kind == SHMEMX_ALLREDUCE || coll->kind == SHMEMX_BROADCAST) && coll->nelems != 0 &&
+    if ((c->call.kind == SHMEMX_ALLREDUCE || coll->kind == SHMEMX_BROADCAST) && coll->nelems != 0 &&
         coll->dest == coll->source)
         note.flags |= NOTE_IN_PLACE;
     bool by_engines = call_is(&c->call, HAS_ENGINES) || (call_is(&c->call, HAS_STAGE) && coll->stage_bytes != 0);

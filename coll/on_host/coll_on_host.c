@@ -78,6 +78,8 @@ static bool begin(struct host_call *h)
     if (coll->engines != 0)
         return iso_check_wrong(h->call, "engines is %d; copy engines are for device memory, so it is 0 here",
                                coll->engines);
+    if (coll->rms_norm != NULL)
+        return iso_check_wrong(h->call, "rms_norm is given; shmemx_coll_on_stream takes it");
     if (coll->signals != NULL || coll->signal_value != NULL || coll->chunk_bytes != 0)
         return iso_check_wrong(
             h->call, "signals, signal_value or chunk_bytes is given; they are for copy engines, so they are 0 here");

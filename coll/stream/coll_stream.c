@@ -233,6 +233,13 @@ static bool signals_are_valid(struct stream_call *c)
     return range.near || iso_check_wrong(&c->call, "signals %p is not symmetric device memory", (void *)coll->signals);
 }
 
+static bool norm_is_of_device(const struct stream_call *c, const shmemx_rms_norm_t *norm)
+{
+    return is_of_device(c, "rms_norm->residual", norm->residual) && is_of_device(c, "rms_norm->weight", norm->weight) &&
+           (norm->scale == NULL || is_of_device(c, "rms_norm->scale", norm->scale)) &&
+           (norm->scales == NULL || is_of_device(c, "rms_norm->scales", norm->scales));
+}
+
 static bool memory_is_valid(struct stream_call *c)
 {
     const struct coll_call *call = &c->call;
@@ -247,6 +254,8 @@ static bool memory_is_valid(struct stream_call *c)
         c->args.dest = (char *)(uintptr_t)c->args.source;
     if (is(c, FROM_ROOT) && call->source_bytes == 0)
         c->args.source = c->args.dest;
+    if (call->coll->rms_norm != NULL && call->block > 0 && !norm_is_of_device(c, call->coll->rms_norm))
+        return false;
     return call->kind == SHMEMX_ALLTOALLV ? fill_blocks(c) : signals_are_valid(c);
 }
 

@@ -187,6 +187,13 @@ int iso_stream_launch(const struct stream_call *c, gpu_kernel kernel, struct sel
 int iso_list_run_blocks(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape);
 int iso_list_run_splits(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape);
 
+/* ---- stream_norm.c ---- */
+
+/* One-shot: a block goes over single rows; two-shot: over as many as there are members. */
+int iso_norm_run_oneshot(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape);
+int iso_norm_run_twoshot(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape);
+int iso_norm_run_staged(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape);
+
 /* ---- stream_choice.c ---- */
 
 /* The table for a device: what SHMEM_COLL forces, then the file that isomer-info --tune has written (SHMEM_COLL_TABLE

@@ -7,7 +7,9 @@
 #ifndef ISO_ON_STREAM_H
 #define ISO_ON_STREAM_H
 
+#ifndef ISOD_LANES_ARE_CHOSEN
 #define ISOD_LANES_ARE_BLOCKS /* in kernels of the library: before the first include of device/api/state.h */
+#endif
 #include "../../include/shmem_device_coll.h"
 #include "../select/needs.h"
 

@@ -163,6 +163,7 @@ struct prim_named {
  *                                       launched early, may come. Not sooner: one that came and had to wait would hold
  *                                       places that kernels of other streams need, for which peers may be waiting
  * prim_load_const_u64(p), _u32          of what does not change while a kernel runs (tables): may be cached and hoisted
+ * prim_sqrt(x)                          of a float, rounded correctly
  * prim_pause()                          between two polls; on the CPU device other threads of the block run meanwhile
  * prim_clock_ns()                       monotone, for deadlines, comparable on one processor only
  */

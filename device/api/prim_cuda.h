@@ -581,6 +581,13 @@ PRIM_FN void prim_copy_get(struct prim_group g, void *PRIM_RESTRICT dest, const 
 /* ---- early kernels ---- */
 
 /* Where kernels are compiled for less than 9.0 nothing is launched early: gpu_cuda.c asks. */
+PRIM_FN float prim_sqrt(float x)
+{
+    float root;
+    asm("sqrt.rn.f32 %0, %1;" : "=f"(root) : "f"(x));
+    return root;
+}
+
 #define PRIM_HAS_STREAM_WAIT
 PRIM_FN void prim_stream_wait(void)
 {

@@ -609,6 +609,8 @@ PRIM_FN uint32_t prim_load_const_u32(const uint32_t *p) { return *(PRIM_HIP_CONS
 
 /* ---- time ---- */
 
+PRIM_FN float prim_sqrt(float x) { return __builtin_sqrtf(x); }
+
 #define PRIM_GIVES_TIME
 PRIM_FN void prim_pause(void) { __builtin_amdgcn_s_sleep(1); } /* some 64 cycles */
 /* A counter of 100 MHz on all gfx9. */

@@ -20,6 +20,7 @@
     X(shmemx_blocks_t)            \
     X(shmemx_host_blocks_t)       \
     X(shmemx_splits_t)            \
+    X(shmemx_rms_norm_t)          \
     X(shmemx_coll_t)              \
     X(shmemd_t)
 

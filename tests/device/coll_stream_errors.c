@@ -138,6 +138,42 @@ WITH(gather_root, SHMEMX_GATHER, q.root = 2)
 WITH(scatter_null, SHMEMX_SCATTER, q.dest = NULL; q.source = NULL)
 WITH(reduce_op, SHMEMX_REDUCE, q.op = SHMEMX_AVG)
 
+/* Two rows of 64 floats. */
+static shmemx_rms_norm_t norm(void)
+{
+    const shmemx_rms_norm_t v = {object.buffer, object.buffer + 4096, 64, 1e-6, SHMEMX_FLOAT, NULL, NULL};
+    return v;
+}
+#define WITH_NORM(name, statement)                                                                       \
+    WITH(name, SHMEMX_ALLREDUCE, shmemx_rms_norm_t v = norm(); q.type = SHMEMX_FLOAT; q.nelems = 128;    \
+         q.rms_norm = &v; statement)
+#define WITH_E4M3(name, statement) WITH_NORM(name, v.dest_type = SHMEMX_FLOAT8_E4M3; statement)
+static float *floats(size_t at) { return (float *)(void *)(object.buffer + at); }
+WITH_NORM(norm_kind, q.kind = SHMEMX_REDUCE)
+WITH_NORM(norm_type, q.type = SHMEMX_DOUBLE)
+WITH_NORM(norm_op, q.op = SHMEMX_MAX)
+WITH_NORM(norm_hidden_zero, v.hidden = 0)
+WITH_NORM(norm_hidden_odd, v.hidden = 60)
+WITH_NORM(norm_hidden_large, v.hidden = 16392)
+WITH_NORM(norm_rows, q.nelems = 100)
+WITH_NORM(norm_eps, v.eps = -1)
+WITH_NORM(norm_dest_type, v.dest_type = SHMEMX_HALF)
+WITH_NORM(norm_scale_alone, v.scale = floats(8192))
+WITH_E4M3(norm_no_scale, )
+WITH_E4M3(norm_both_scales, v.scale = floats(8192); v.scales = floats(8196))
+WITH_E4M3(norm_scale_odd, v.scale = (const float *)(const void *)(object.buffer + 8193))
+WITH_E4M3(norm_in_place, v.scale = floats(8192); q.source = q.dest)
+WITH_NORM(norm_residual_null, v.residual = NULL)
+WITH_NORM(norm_weight_odd, v.weight = object.buffer + 4104)
+WITH_NORM(norm_source_odd, q.source = object.device + 2056)
+WITH_NORM(norm_overlap, v.residual = object.device + 256)
+static int norm_huge(void) /* rows * hidden wraps */
+{
+    shmemx_rms_norm_t v = norm();
+    return shmemx_allreduce_rms_norm_on_stream(SHMEM_TEAM_WORLD, object.device, object.buffer, (size_t)1 << 59,
+                                               SHMEMX_FLOAT, &v, NULL);
+}
+
 /* The last bytes of dest are behind the end of what is registered. */
 static int half_symmetric(void)
 {
@@ -232,6 +268,18 @@ static int differ_dest(void)
 DIFFER(differ_symmetric, SHMEMX_ALLTOALL, q.dest = object.own)
 DIFFER(differ_partner, SHMEMX_PERMUTE, q.to = q.from = shmem_my_pe())
 DIFFER(differ_reduce_root, SHMEMX_REDUCE, q.root = 1)
+static int differ_norms(bool both)
+{
+    shmemx_rms_norm_t v = norm();
+    shmemx_coll_t q = right(SHMEMX_ALLREDUCE);
+    v.hidden = other() ? 32 : 64;
+    q.type = SHMEMX_FLOAT;
+    q.nelems = 128;
+    q.rms_norm = both || other() ? &v : NULL;
+    return differ(&q);
+}
+static int differ_norm(void) { return differ_norms(false); }
+static int differ_hidden(void) { return differ_norms(true); }
 static int differ_splits(void)
 {
     const shmemx_splits_t s = splits(2), one = splits(1);
@@ -342,6 +390,27 @@ static int differ_late(void) /* one member is far ahead, and finds it when it co
     X(gather_root, WITH_DEVICE, true)       \
     X(scatter_null, WITH_DEVICE, true)      \
     X(reduce_op, WITH_DEVICE, true)         \
+    X(norm_kind, WITH_DEVICE, true)         \
+    X(norm_type, WITH_DEVICE, true)         \
+    X(norm_op, WITH_DEVICE, true)           \
+    X(norm_hidden_zero, WITH_DEVICE, true)  \
+    X(norm_hidden_odd, WITH_DEVICE, true)   \
+    X(norm_hidden_large, WITH_DEVICE, true) \
+    X(norm_rows, WITH_DEVICE, true)         \
+    X(norm_eps, WITH_DEVICE, true)          \
+    X(norm_dest_type, WITH_DEVICE, true)    \
+    X(norm_scale_alone, WITH_DEVICE, true)  \
+    X(norm_no_scale, WITH_DEVICE, true)     \
+    X(norm_both_scales, WITH_DEVICE, true)  \
+    X(norm_scale_odd, WITH_DEVICE, true)    \
+    X(norm_in_place, WITH_DEVICE, true)     \
+    X(norm_residual_null, WITH_DEVICE, true)\
+    X(norm_weight_odd, WITH_DEVICE, true)   \
+    X(norm_source_odd, WITH_DEVICE, true)   \
+    X(norm_overlap, WITH_DEVICE, true)      \
+    X(norm_huge, WITH_DEVICE, true)         \
+    X(differ_norm, WITH_DEVICE, true)       \
+    X(differ_hidden, WITH_DEVICE, true)     \
     X(differ_reduce_root, WITH_DEVICE, true)\
     X(differ_splits, WITH_DEVICE, true)     \
     X(differ_host_blocks, WITH_DEVICE, true)\
