@@ -54,7 +54,8 @@ class Coll(ctypes.Structure):
                 ("blocks", c_void_p), ("slot", c_int), ("engines", c_int), ("signals", c_void_p),
                 ("signal_value", c_void_p), ("chunk_bytes", c_size_t), ("scale", c_double), ("scale_from", c_void_p),
                 ("host_blocks", c_void_p), ("splits", c_void_p), ("same_place", c_int),
-                ("background", c_int), ("stage_bytes", c_size_t), ("to_float", c_int)]
+                ("background", c_int), ("stage_bytes", c_size_t), ("to_float", c_int),
+                ("rms_norm", c_void_p)]
 
 
 # The first fields of Coll, up to `root`, in one step: ctypes takes as long for each of them.
@@ -71,6 +72,11 @@ class Splits(ctypes.Structure):
     _fields_ = [("n", c_size_t), ("nelems", c_void_p), ("offset", c_void_p), ("dests", c_void_p), ("sources", c_void_p)]
 
 
+class RmsNorm(ctypes.Structure):
+    _fields_ = [("residual", c_void_p), ("weight", c_void_p), ("hidden", c_size_t), ("eps", c_double),
+                ("dest_type", c_int), ("scale", c_void_p), ("scales", c_void_p)]
+
+
 class DeviceError(ctypes.Structure):
     _fields_ = [("call", c_char * 64), ("pe", c_int), ("team_slot", c_int), ("block", c_uint), ("thread", c_uint),
                 ("addr", c_void_p), ("expected", c_uint64), ("seen", c_uint64), ("waited_seconds", c_double),
@@ -83,7 +89,8 @@ class AddressInfo(ctypes.Structure):
 
 
 STRUCTS = {"shmemx_uniqueid_t": UniqueId, "shmemx_init_attr_t": InitAttr, "shmemx_coll_t": Coll,
-           "shmemx_host_blocks_t": HostBlocks, "shmemx_splits_t": Splits, "shmemx_device_error_t": DeviceError,
+           "shmemx_host_blocks_t": HostBlocks, "shmemx_splits_t": Splits, "shmemx_rms_norm_t": RmsNorm,
+           "shmemx_device_error_t": DeviceError,
            "shmemx_address_info_t": AddressInfo}
 
 # name: (result, arguments). A shmemx_coll_t goes by its address, which ctypes passes on faster than a pointer.

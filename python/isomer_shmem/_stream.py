@@ -64,6 +64,14 @@ class StreamCore(Core):
         if status != 0:
             self.world.check_call(status)
 
+    def call_with_norm(self, norm, dest, source, nelems, type):
+        """An all-reduce with what a RmsNorm says."""
+        self._args.rms_norm = addressof(norm)
+        try:
+            self.call(_lib.ALLREDUCE, dest, source, nelems, type, _lib.SUM)
+        finally:
+            self._args.rms_norm = None
+
     @contextlib.contextmanager
     def background(self, on):
         """Calls in it say whether a computation runs beside them."""

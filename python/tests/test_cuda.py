@@ -458,8 +458,43 @@ def inference():
     out = reduce.all_reduce_rms_norm(torch.full((16, 8192), float(rank), device=device), residual, weight)
     check("residual", residual, torch.full((16, 8192), 1.0 + sum(range(size))))
     assert (out - 2).abs().max() < 1e-4
+    for dtype, tokens, hidden in ((torch.bfloat16, 1, 8192), (torch.bfloat16, 67, 8192), (torch.float16, 9, 16384)):
+        norms(reduce, dtype, tokens, hidden)
     assert not reduce.should_use(torch.zeros(4))
     end()
+
+
+def norms(reduce, dtype, tokens, hidden):
+    """One kernel in a graph: beside torch's norm, and each token with the bits that it has alone."""
+    import torch
+    rank, size = reduce._group.rank(), reduce._group.size()
+    generator = torch.Generator().manual_seed(tokens)
+
+    def values(*shape):
+        return torch.randn(*shape, generator=generator).to(dtype)
+    parts, before, weight = [values(tokens, hidden) for _ in range(size)], values(tokens, hidden), values(hidden).cuda()
+    total = parts[0].float()
+    for part in parts[1:]:
+        total = total + part.float()
+    expected = (before.float() + total.to(dtype).float()).to(dtype)
+    mine, residual, out = parts[rank].cuda(), before.cuda(), torch.empty(tokens, hidden, dtype=dtype, device="cuda")
+    short = torch.empty(tokens, hidden, dtype=torch.float8_e4m3fn, device="cuda")
+    scales, start, graph = torch.empty(tokens, device="cuda"), residual.clone(), torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        residual.copy_(start)
+        reduce.all_reduce_rms_norm(mine, residual, weight, out=out)
+        residual.copy_(start)
+        reduce.all_reduce_rms_norm(mine, residual, weight, out=short, scales=scales)
+    graph.replay()
+    check("residual of a norm", residual, expected)
+    exact = torch.nn.functional.rms_norm(expected.double(), (hidden,), weight.cpu().double(), 1e-6)
+    torch.testing.assert_close(out.cpu().double(), exact, rtol=1e-2, atol=1e-3)
+    torch.testing.assert_close(short.cpu().double() * scales.cpu()[:, None], exact, rtol=0.07, atol=float(scales.max()))
+    for token in range(0, tokens, 7):
+        again = before[token].cuda()
+        row = reduce.all_reduce_rms_norm(mine[token], again, weight)
+        check("a token alone", row, out[token].cpu())
 
 
 def first_in_capture():

@@ -52,7 +52,21 @@ def sums():
         reduce.all_reduce(torch.zeros(4))
 
 
+def short_norms(reduce, me, n):
+    """As the kernel of GPUs, composed of torch's operations."""
+    hidden, weight = values(me, (5, 96), torch.bfloat16), torch.linspace(0.5, 1.5, 96).to(torch.bfloat16)
+    residual, out = values(2, (5, 96), torch.bfloat16), torch.empty(5, 96, dtype=torch.float8_e4m3fn)
+    expected = residual + sum(values(m, (5, 96), torch.bfloat16) for m in range(n))
+    exact, scales = torch.nn.functional.rms_norm(expected.double(), (96,), weight.double(), 1e-6), torch.empty(5)
+    assert reduce.all_reduce_rms_norm(hidden, residual.clone(), weight, out=out, scales=scales) is out
+    torch.testing.assert_close(scales.double(), exact.abs().amax(-1) / 448, rtol=1e-5, atol=0)
+    torch.testing.assert_close(out.double() * scales[:, None], exact, rtol=0.07, atol=float(scales.max()))
+    reduce.all_reduce_rms_norm(hidden, residual, weight, out=out, scale=torch.tensor([0.25]))
+    torch.testing.assert_close(out.double() * 0.25, exact, rtol=0.07, atol=0.01)
+
+
 def norms(reduce, me, n):
+    short_norms(reduce, me, n)
     for dtype, within in ((torch.float32, 1e-6), (torch.bfloat16, 1e-2)):
         hidden, weight = values(me, (5, 96), dtype), torch.linspace(0.5, 1.5, 96).to(dtype)
         residual = values(2, (5, 96), dtype)
@@ -82,10 +96,12 @@ def test_example(ranks, name, line):
     assert any(line in said for said in ranks(2, said_by, name, backend=None))
 
 
-def test_example_by_torchrun(ranks):  # `ranks` skips where the library is missing
+@pytest.mark.parametrize("name, line", (
+    ("allgather_matmul.py", "are those of an all-gather"), ("matmul_reducescatter.py", "are those of a matmul and")))
+def test_example_by_torchrun(ranks, name, line):  # `ranks` skips where the library is missing
     environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=os.path.join(EXAMPLES, "..", "..", "python"))
     done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-                           os.path.join(EXAMPLES, "allgather_matmul.py")], env=environment, capture_output=True,
+                           os.path.join(EXAMPLES, name)], env=environment, capture_output=True,
                           text=True, timeout=240)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "are those of an all-gather" in done.stdout
+    assert line in done.stdout and "ratio" in done.stdout

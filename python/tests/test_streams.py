@@ -3,6 +3,7 @@
 calls, order, messages, errors. tests/test_cuda.py runs the same on a GPU."""
 import gc
 import os
+import re
 import time
 import weakref
 from datetime import timedelta
@@ -429,6 +430,74 @@ def inference():
     dist.destroy_process_group()
 
 
+def norm_by_torch(residual, weight, eps):
+    wide = residual.double()
+    return wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps) * weight.double()
+
+
+def norms():
+    """One kernel: beside torch in double, and token by token with the same bits."""
+    from isomer_shmem.inference import AllReduce
+    rank, size = start()
+    generator = torch.Generator().manual_seed(3)
+    with host_streams.on():
+        reduce = AllReduce(None, "cpu", 4 << 20)
+        for dtype, hidden, tokens in ((torch.float32, 1000, 5), (torch.bfloat16, 8192, 3), (torch.float16, 4104, 17),
+                                      (torch.bfloat16, 1024, 0)):
+            parts = [torch.randn(tokens, hidden, generator=generator).to(dtype) for _ in range(size)]
+            before, weight = (torch.randn(*shape, generator=generator).to(dtype) for shape in ((tokens, hidden), (hidden,)))
+            total = parts[0].float()
+            for part in parts[1:]:
+                total = total + part.float()
+            expected, within = (before.float() + total.to(dtype).float()).to(dtype), {"rtol": 1e-2, "atol": 1e-3}
+            residual, out = before.clone(), torch.full((tokens, hidden), -1, dtype=dtype)
+            if tokens == 0:
+                assert reduce.all_reduce_rms_norm(parts[rank], residual, weight) is None
+                continue
+            assert reduce.all_reduce_rms_norm(parts[rank], residual, weight, 1e-5, out) is out
+            settle()
+            assert torch.equal(residual, expected)
+            exact = norm_by_torch(expected, weight, 1e-5)
+            torch.testing.assert_close(out.double(), exact, **within)
+            for shift in (0, 1):  # at any address, in part of a larger tensor
+                again = torch.empty(tokens * hidden + 8, dtype=dtype)[shift:shift + tokens * hidden].view(tokens, hidden)
+                again.copy_(before)
+                for token in range(tokens):
+                    row = reduce.all_reduce_rms_norm(parts[rank][token], again[token], weight, 1e-5)
+                    settle()
+                    assert torch.equal(row, out[token]) and torch.equal(again[token], residual[token])
+            short, scales = torch.empty(tokens, hidden, dtype=torch.float8_e4m3fn), torch.empty(tokens, 1)
+            residual.copy_(before)
+            reduce.all_reduce_rms_norm(parts[rank], residual, weight, 1e-5, short, scales=scales)
+            settle()
+            torch.testing.assert_close(scales.double(), exact.abs().amax(-1, keepdim=True) / 448, rtol=1e-5, atol=0)
+            torch.testing.assert_close(short.double() * scales, exact, rtol=0.07, atol=float(scales.max()))
+            fixed = torch.tensor([0.01])
+            residual.copy_(before)
+            reduce.all_reduce_rms_norm(parts[rank], residual, weight, 1e-5, short, scale=fixed)
+            settle()
+            torch.testing.assert_close(short.double() * 0.01, exact.clamp(-4.48, 4.48), rtol=0.07, atol=0.01)
+        wrong_norms(reduce)
+    dist.destroy_process_group()
+
+
+def wrong_norms(reduce):
+    hidden, weight, e4m3 = torch.ones(2, 16), torch.ones(16), torch.empty(2, 16, dtype=torch.float8_e4m3fn)
+    for match, options in (
+            ("residual is torch.float32 of (3, 16)", {"residual": torch.ones(3, 16)}),
+            ("weight is torch.float32 of (8,)", {"weight": torch.ones(8)}),
+            ("out is torch.int32", {"out": torch.empty(2, 16, dtype=torch.int32)}),
+            ("out is torch.float32 of (4, 8)", {"out": torch.empty(4, 8)}),
+            ("scale is None", {"out": e4m3}), ("scale is torch.float32", {"scale": torch.ones(1)}),
+            ("scale is torch.float32", {"out": e4m3, "scale": torch.ones(1), "scales": torch.ones(2)}),
+            ("scale is torch.float32 of (2,)", {"out": e4m3, "scale": torch.ones(2)}),
+            ("scales is torch.float64", {"out": e4m3, "scales": torch.ones(2, dtype=torch.float64)}),
+            ("share memory", {"residual": hidden, "out": hidden})):
+        options = {"residual": torch.ones(2, 16), "weight": weight, **options}
+        with pytest.raises(ValueError, match=f"all_reduce_rms_norm: .*{re.escape(match)}"):
+            reduce.all_reduce_rms_norm(hidden, **options)
+
+
 def late():
     """The other rank does not come: the call ends after the group's time, and later ones raise."""
     start(True, timeout=timedelta(seconds=3))
@@ -584,7 +653,7 @@ def test_collectives(ranks, size, is_async):
 
 
 @pytest.mark.parametrize("function", (works, large_on_nodes, large_by_buffers, by_engines, no_room, order, messages, prepared,
-                                      coalesced, mixed, beside, one_slot, one_sided, inference))
+                                      coalesced, mixed, beside, one_slot, one_sided, inference, norms))
 def test_two_and_three(ranks, function):
     for size in (2, 3):
         ranks(size, function, backend=None)

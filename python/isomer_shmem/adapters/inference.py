@@ -24,6 +24,67 @@ from .pool import pool_of
 # Up to the first, it does not matter where tensors lie. In groups that span nodes, larger ones are copied to memory that
 # peers read; above the second the sum is made there, too, and copied back.
 PACKET_BYTES, BOTH_BYTES = 256 << 10, 4 << 20
+NORM_TYPES, NORM_HIDDEN = (torch.float32, torch.float16, torch.bfloat16), 16384  # of the kernel with the norm
+
+
+def check_norm(tensor, residual, weight, out, scale, scales):
+    def refuse(name, value, allowed):
+        what = f"{value.dtype} of {tuple(value.shape)}" if isinstance(value, torch.Tensor) else repr(value)
+        raise ValueError(f"isomer: all_reduce_rms_norm: {name} is {what}; it must be {allowed}")
+
+    if tensor.dim() == 0:
+        refuse("tensor", tensor, "of one dimension or more")
+    if residual.shape != tensor.shape or residual.device != tensor.device:
+        refuse("residual", residual, f"of {tuple(tensor.shape)}, as the tensor, on its device")
+    if weight.shape != tensor.shape[-1:] or weight.device != tensor.device:
+        refuse("weight", weight, f"of {tuple(tensor.shape[-1:])}, on the tensor's device")
+    short = out.dtype is torch.float8_e4m3fn
+    if out.shape != tensor.shape or out.device != tensor.device or not (short or out.dtype is residual.dtype):
+        refuse("out", out, f"{residual.dtype} or torch.float8_e4m3fn of {tuple(tensor.shape)}, on the tensor's device")
+    if short == (scale is None and scales is None) or (scale is not None and scales is not None):
+        refuse("scale", scale, "given, or scales, for an out of torch.float8_e4m3fn alone")
+    for name, value, count in (("scale", scale, 1), ("scales", scales, tensor.numel() // tensor.shape[-1])):
+        if value is not None and (value.dtype is not torch.float32 or value.numel() != count or
+                                  value.device != tensor.device or not value.is_contiguous()):
+            refuse(name, value, f"contiguous, torch.float32 of {count} elements, on the tensor's device")
+    if overlap(out, residual):
+        raise ValueError("isomer: all_reduce_rms_norm: out and residual share memory; each must have its own")
+
+
+def fits_kernel(tensor, residual, weight, out):
+    """By types and shapes, so that all ranks say the same."""
+    return (tensor.dtype in NORM_TYPES and tensor.dtype is residual.dtype and tensor.dtype is weight.dtype and
+            out.dtype in (tensor.dtype, torch.float8_e4m3fn) and tensor.shape[-1] % 8 == 0 and
+            tensor.shape[-1] <= NORM_HIDDEN)
+
+
+def call_kernel(core, tensors, eps, scale, scales):
+    def aligned(values):
+        return values if values.data_ptr() % 16 == 0 else core.keep(values.clone())
+
+    tensor, residual, weight, out = tensors
+    kept, dest = aligned(plain(residual, core.new)), plain_dest(out, core.new)
+    dest = dest if dest.data_ptr() % 16 == 0 else core.keep(new_like(dest))
+    source, weight = aligned(plain(tensor, core.new)), aligned(plain(weight, core.new))
+    if source.data_ptr() != dest.data_ptr() or source.dtype is not dest.dtype:
+        source = apart(source, [dest, kept], core.new)
+    weight = apart(weight, [dest, kept], core.new)
+    norm = _lib.RmsNorm(kept.data_ptr(), weight.data_ptr(), tensor.shape[-1], eps, TYPES[dest.dtype],
+                        scale.data_ptr() if scale is not None else None,
+                        scales.data_ptr() if scales is not None else None)
+    core.call_with_norm(norm, dest.data_ptr(), source.data_ptr(), source.numel(), TYPES[tensor.dtype])
+    core.put_back(residual, kept)
+    core.put_back(out, dest)
+
+
+def put_norm(normed, out, scale, scales):
+    """As shmemx_rms_norm_t rounds."""
+    if out.dtype is not torch.float8_e4m3fn:
+        return out.copy_(normed)
+    if scales is not None:
+        scale = scales.copy_((normed.abs().amax(-1) / 448).clamp_min(1 / (448 * 512)).view(scales.shape))
+        scale = scale.view(normed.shape[:-1]).unsqueeze(-1)
+    return out.copy_((normed * scale.reciprocal()).clamp(-448, 448))
 
 
 class AllReduce:
@@ -110,21 +171,34 @@ class AllReduce:
         core.call(_lib.ALLREDUCE, dest.data_ptr(), source.data_ptr(), source.numel(), reduction.type, reduction.op)
         core.put_back(out, dest)
 
-    def all_reduce_rms_norm(self, tensor, residual, weight, eps=1e-6, out=None):
+    def all_reduce_rms_norm(self, tensor, residual, weight, eps=1e-6, out=None, scale=None, scales=None):
         """residual becomes residual + the sum of all ranks' tensors. Returns its RMS norm over the last dimension times
-        weight, in `out` or a new tensor; None where should_use(tensor) says no, with nothing changed.
+        weight, in `out` or a new tensor; None where should_use(tensor) says no, with nothing changed. residual and weight
+        are equal on all ranks.
 
-        This is composed of the all-reduce and of torch's operations, and not one kernel. The norm is computed in
-        float32 and rounded once."""
-        total = self.all_reduce(tensor)
-        if total is None:
+        An out of torch.float8_e4m3fn gets the norm / scale, which is one float32, or with `scales` the norm / what that
+        gets, a float32 for each token: its largest value / 448. Norms are computed in float32 and rounded once.
+
+        On a GPU it is one kernel of the library (shmemx_rms_norm_t), where all are of one type, float32, float16 or
+        bfloat16, and rows have a multiple of 8 elements, at most 16384. The bits of a token are then the same in every
+        batch. Elsewhere it is composed of the all-reduce and of torch's operations."""
+        if self._group is None:
+            raise IsomerError("this AllReduce is closed")
+        if not self.should_use(tensor):
             return None
-        residual.add_(total)
+        if out is None:
+            out = torch.empty(tensor.shape, dtype=residual.dtype, device=tensor.device)
+        check_norm(tensor, residual, weight, out, scale, scales)
+        if self._in_stream and fits_kernel(tensor, residual, weight, out):
+            self._queue.streams.check("all_reduce_rms_norm", tensor)
+            self._queue.run("all_reduce_rms_norm",
+                            lambda core: call_kernel(core, (tensor, residual, weight, out), eps, scale, scales), [], None,
+                            False)
+            return out
+        residual.add_(self.all_reduce(tensor))
         wide = residual.float()
         normed = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps) * weight.float()
-        if out is None:
-            return normed.to(residual.dtype)
-        return out.copy_(normed)
+        return put_norm(normed, out, scale, scales)
 
     def capture(self):
         """A context for the capture of graphs. All is ready since this object was made, so that nothing is to be done;
