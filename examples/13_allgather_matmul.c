@@ -6,7 +6,6 @@
 #include "matmul.h"
 
 #include <stdio.h>
-#include <time.h>
 
 struct layer {
     size_t rows, k, n; /* of a shard, inner, columns of this PE */
@@ -37,13 +36,6 @@ static int forward(const struct layer *l, uint64_t round, matmul_t by, shmemx_st
               matmul(by, l->c + (size_t)pe * l->rows * l->n, l->a + (size_t)pe * elems, l->b, l->rows, l->k, l->n);
     }
     return bad || shmemx_stream_synchronize(computes) || shmemx_stream_synchronize(moves);
-}
-
-static double ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
 /* Some elements of each shard's rows. */
@@ -89,20 +81,21 @@ int main(int argc, char **argv)
     double both = 0, products = 0; /* ms of the last round */
     for (uint64_t round = 1; round <= rounds; round++) {
         shmem_barrier_all();
-        double begin = ms();
+        double begin = matmul_ms();
         if (forward(&l, round, by, moves, computes) != 0)
             shmem_global_exit(1);
-        both = ms() - begin;
+        both = matmul_ms() - begin;
         wrong += count_wrong(&l);
-        begin = ms();
+        begin = matmul_ms();
         for (size_t pe = 0; pe < n; pe++)
             wrong += matmul(by, l.c + pe * l.rows * l.n, l.a + pe * l.rows * l.k, l.b, l.rows, l.k, l.n) != 0;
         wrong += shmemx_stream_synchronize(computes) != 0;
-        products = ms() - begin;
+        products = matmul_ms() - begin;
     }
-    printf("[pe %d] %zux%zux%zu by %s, shards as they arrive, %llu rounds: %s; %.3f ms, products alone %.3f ms\n",
+    printf("[pe %d] %zux%zux%zu by %s, shards as they arrive, %llu rounds: %s; %.3f ms, products alone %.3f ms, "
+           "ratio %.3f\n",
            shmem_my_pe(), n * l.rows, l.k, l.n, MATMUL_BY, (unsigned long long)rounds,
-           wrong == 0 ? "equal to the serial product" : "WRONG", both, products);
+           wrong == 0 ? "equal to the serial product" : "WRONG", both, products, both / products);
     matmul_close(by);
     shmemx_stream_destroy(moves);
     shmemx_stream_destroy(computes);

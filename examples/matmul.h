@@ -12,6 +12,14 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+static inline double matmul_ms(void) /* now */
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
 
 static inline uint16_t bf16_of(float v) /* of numbers that bfloat16 holds exactly */
 {
