@@ -54,6 +54,8 @@
     X(metrics_seconds, METRICS_SECONDS, seconds, "10", "", "between two writes of that file; at least 0.1")           \
     X(agent, AGENT, text, "", "",                                                                                     \
       "command by which isomer-info --job asks other hosts, before a host and a command line; empty: ssh; none")      \
+    X(flight, FLIGHT, text, "", "",                                                                                   \
+      "folder for the last collectives of each PE, written at an error and at a report of SHMEM_TIMEOUT")             \
     X(data_segment, DATA_SEGMENT, flag, "1", "", "make the program's global variables symmetric")                     \
     X(huge_pages, HUGE_PAGES, flag, "1", "", "ask for transparent huge pages in the heap")                            \
     X(spin, SPIN, number, "-1", "-1..2147483647",                                                                     \

@@ -518,13 +518,19 @@ size_t shmemx_doctor_text(char *text, size_t bytes);
  * or by the command that SHMEM_AGENT names, and takes 15 s at most; a host that does not answer has a sentence on stderr.
  *   job   the 8 digits of a job, the process number of a PE, or that of a launcher; NULL: a list of all jobs
  *   form  SHMEMX_TEXT; SHMEMX_JSON: one object; SHMEMX_RAS: the object of NCCL's RAS, in which a job is a communicator
- *         and stopped or dead PEs are missing ranks (only of one job); SHMEMX_PART: this host's lines, for such a call
+ *         and stopped or dead PEs are missing ranks (only of one job); SHMEMX_PART: this host's lines, for such a call;
+ *         SHMEMX_FLIGHT: the last 256 collectives of each PE, a line of JSON each, behind sentences: of each
+ *         team with a call in progress, the first call that differs between its PEs, or who has not come to the last one
+ *         (only of one job). A job with a '/' is then a folder of SHMEM_FLIGHT, whose files may be of PEs of several hosts;
+ *         SHMEMX_FLIGHT_PART: the lines of this host alone
  * Writes and returns as shmemx_info_text; 0 after a sentence: there is no such job, or `form` is another number. May be
  * called before shmem_init too. */
 #define SHMEMX_TEXT 0
 #define SHMEMX_JSON 1
 #define SHMEMX_RAS 2
 #define SHMEMX_PART 3
+#define SHMEMX_FLIGHT 4
+#define SHMEMX_FLIGHT_PART 5
 size_t shmemx_job_text(const char *job, int form, char *text, size_t bytes);
 
 #ifdef __cplusplus

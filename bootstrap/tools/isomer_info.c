@@ -24,7 +24,8 @@ static const char help[] =
     "usage: [launcher] isomer-info [NAME | --variables [all] | --table | --device | --doctor [start] | --version |\n"
     "                               --tune [--tune-most BYTES]]\n"
     "       isomer-info --jobs [--json]\n"
-    "       isomer-info --job JOB [--json | --watch | --ras PORT]\n"
+    "       isomer-info --flight FOLDER\n"
+    "       isomer-info --job JOB [--json | --watch | --flight | --ras PORT]\n"
     "  (no option) version, launcher, nodes, PEs, segments, paths, the variables that are set\n"
     "  NAME        one environment variable, as SHMEM_TIMEOUT: its value, kind, default and purpose\n"
     "  --variables every variable that users set; --variables all: those for tests of the library, too\n"
@@ -36,7 +37,9 @@ static const char help[] =
     "  --job JOB   which PE of a running job waits for which and why, and which PE is the cause; JOB: its 8 digits, the\n"
     "              process number of a PE or of its launcher. Other hosts of the job are asked by ssh, or as SHMEM_AGENT\n"
     "              says. --json: as JSON; --watch: again each second until it ends;\n"
+    "              --flight: the last 256 collectives of each PE as JSON, behind the first call that differs between them\n"
     "              --ras: answers monitors of NCCL's RAS on this port of 127.0.0.1 until the job ends (theirs: 28028)\n"
+    "  --flight FOLDER  the same, of the files that SHMEM_FLIGHT=FOLDER has made, of PEs of all hosts\n"
     "  --tune      measures the collectives on streams, in a job of one PE for each device, and writes the table by\n"
     "              which later programs choose: to the file that SHMEM_COLL_TABLE names, else in the user's cache\n"
     "  --tune-most BYTES   only calls of up to BYTES bytes, 1k or more; suffixes k, m, g\n"
@@ -120,6 +123,13 @@ static int watch_job(const char *job)
     }
 }
 
+static int print_flights(const char *folder)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/", folder); /* by which the library tells a folder from a job */
+    return print_job(path, SHMEMX_FLIGHT);
+}
+
 /* argv[1]: --jobs or --job. */
 static int look_at_jobs(int argc, char **argv)
 {
@@ -132,6 +142,10 @@ static int look_at_jobs(int argc, char **argv)
         return print_job(job, SHMEMX_JSON);
     if (!all && strcmp(option, "--part") == 0) /* another host's isomer-info has asked */
         return print_job(job, SHMEMX_PART);
+    if (!all && strcmp(option, "--flight-part") == 0)
+        return print_job(job, SHMEMX_FLIGHT_PART);
+    if (!all && strcmp(option, "--flight") == 0)
+        return print_job(job, SHMEMX_FLIGHT);
     if (!all && strcmp(option, "--watch") == 0)
         return watch_job(job);
     if (!all && argc == 5 && strcmp(argv[3], "--ras") == 0 && atoi(argv[4]) > 0 && atoi(argv[4]) < 65536)
@@ -281,6 +295,8 @@ int main(int argc, char **argv)
     }
     if ((argc >= 2 && strcmp(argv[1], "--jobs") == 0) || (argc >= 3 && strcmp(argv[1], "--job") == 0))
         return look_at_jobs(argc, argv);
+    if (argc == 3 && strcmp(argv[1], "--flight") == 0)
+        return print_flights(argv[2]);
     if (argc == 2 && strcmp(argv[1], "--tune") == 0)
         return tune(0);
     if (argc == 4 && strcmp(argv[1], "--tune") == 0 && strcmp(argv[2], "--tune-most") == 0)

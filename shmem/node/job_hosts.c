@@ -121,14 +121,15 @@ static int take_answer(struct graph *g, uint32_t job, char *text)
 /* ---- agents ---- */
 
 /* This program on the other host by its path here, where it is isomer-info. */
-static void write_command(uint32_t job, char *text, size_t bytes)
+static void write_command(const struct job_question *q, char *text, size_t bytes)
 {
     char self[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     self[n > 0 ? n : 0] = '\0';
     const char *name = strrchr(self, '/');
     bool is_tool = name != NULL && strcmp(name, "/isomer-info") == 0 && strchr(self, '\'') == NULL;
-    snprintf(text, bytes, "'%s' --job %08" PRIx32 " --part", is_tool ? self : "isomer-info", job);
+    snprintf(text, bytes, "'%s' --job %08" PRIx32 " %s", is_tool ? self : "isomer-info", q->job,
+             q->flights != NULL ? "--flight-part" : "--part");
 }
 
 static void start_agent(struct asked *a, const struct job_question *q, const char *host)
@@ -138,7 +139,7 @@ static void start_agent(struct asked *a, const struct job_question *q, const cha
     for (char *word; words != NULL && n < AGENT_WORDS && (word = strsep(&rest, " ")) != NULL;)
         if (*word != '\0')
             argv[n++] = word;
-    write_command(q->job, command, sizeof command);
+    write_command(q, command, sizeof command);
     argv[n] = (char *)(uintptr_t)host;
     argv[n + 1] = command;
     argv[n + 2] = NULL;
@@ -205,7 +206,7 @@ static int end_agent(struct asked *a)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-int iso_job_hosts_ask(struct graph *graph, const struct job_question *q, FILE *notes)
+int iso_job_hosts_ask(const struct job_question *q, FILE *notes)
 {
     struct asked *asked = (struct asked *)calloc((size_t)q->n_hosts, sizeof *asked);
     struct pollfd *polls = (struct pollfd *)calloc((size_t)q->n_hosts, sizeof *polls);
@@ -215,7 +216,9 @@ int iso_job_hosts_ask(struct graph *graph, const struct job_question *q, FILE *n
     await_agents(asked, polls, n);
     for (int i = 0; i < n; i++) {
         bool late = asked[i].fd >= 0;
-        int status = end_agent(&asked[i]), seen = asked[i].text != NULL ? take_answer(graph, q->job, asked[i].text) : -1;
+        int status = end_agent(&asked[i]), seen = -1;
+        if (asked[i].text != NULL)
+            seen = q->flights != NULL ? iso_flights_take_text(q->flights, asked[i].text) : take_answer(q->graph, q->job, asked[i].text);
         if (seen < 0)
             fprintf(notes, "host %s has not answered: \"%s\" %s (status %d); set SHMEM_AGENT to a command that reaches it\n",
                     q->hosts[i], q->agent, late ? "took longer than 15 s" : "ended without an answer", status);

@@ -7,6 +7,7 @@
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
 #include "../../include/shmemx.h"
+#include "flight.h"
 #include "graph.h"
 #include "job_hosts.h"
 #include "node_file.h"
@@ -192,6 +193,14 @@ static const struct node_file *find_job(const struct look *look, const char *job
 
 /* ---- one job ---- */
 
+static const struct control *control_of(const struct node_file *file, int local)
+{
+    const struct node_head *head = &file->head;
+    if (!__atomic_load_n(&file->members[local].joined, __ATOMIC_ACQUIRE) || head->control_stride == 0)
+        return NULL;
+    return (const struct control *)(const void *)((const char *)file + head->control_at + (size_t)local * head->control_stride);
+}
+
 static void take_member(struct graph *graph, const struct look *look, const struct node_file *file, int local)
 {
     const struct node_member *member = &file->members[local];
@@ -207,10 +216,8 @@ static void take_member(struct graph *graph, const struct look *look, const stru
     bool left = __atomic_load_n(&member->left, __ATOMIC_ACQUIRE) || __atomic_load_n(&member->gone, __ATOMIC_ACQUIRE);
     if (pid > 0 && !left)
         iso_graph_look_at_process(p, pid);
-    if (__atomic_load_n(&member->joined, __ATOMIC_ACQUIRE) && head->control_stride != 0)
-        iso_graph_take(graph, pe,
-                       (const struct control *)(const void *)((const char *)file + head->control_at +
-                                                              (size_t)local * head->control_stride));
+    if (control_of(file, local) != NULL)
+        iso_graph_take(graph, pe, control_of(file, local));
     if (left)
         p->state = GRAPH_LEFT;
 }
@@ -229,14 +236,26 @@ static void write_table(const struct graph *graph, FILE *out)
     }
 }
 
-/* Asks the hosts of the PEs that this one does not see. PEs that they see; a host that has not answered has a line in
- * `notes`. */
-static int ask_others(struct graph *graph, const struct node_file *file, const char *agent, FILE *notes)
+static bool is_seen(const struct look *look, uint32_t job, int pe)
+{
+    for (int i = 0; i < look->n; i++) {
+        const struct node_file *file = look->files[i].file;
+        for (int local = 0; local < file->head.n_local && file->head.job == job; local++)
+            if (file->members[local].pe == pe)
+                return true;
+    }
+    return false;
+}
+
+/* Asks the hosts of the PEs that this one does not see, for what the question names. PEs that they see; a host that has not
+ * answered has a line in `notes`. */
+static int ask_others(const struct look *look, const struct node_file *file, struct job_question question, FILE *notes)
 {
     const struct node_head *head = &file->head;
     const struct node_host *nodes = (const struct node_host *)(const void *)((const char *)file + head->hosts_at);
     char(*hosts)[JOB_HOST_BYTES] = (char(*)[JOB_HOST_BYTES])calloc((size_t)head->n_nodes, sizeof *hosts);
-    struct job_question question = {head->job, agent, (const char(*)[JOB_HOST_BYTES])hosts, 0};
+    question.job = head->job;
+    question.hosts = (const char(*)[JOB_HOST_BYTES])hosts;
     for (int i = 0; i < head->n_nodes && hosts != NULL; i++) {
         char *name = hosts[question.n_hosts];
         int pe = nodes[i].first_pe, k = 0;
@@ -245,16 +264,18 @@ static int ask_others(struct graph *graph, const struct node_file *file, const c
         while (k < question.n_hosts && strcmp(hosts[k], name) != 0)
             k++;
         /* A name that begins so would be an option of the agent's. */
-        if (k == question.n_hosts && pe >= 0 && pe < graph->n_pes && graph->pes[pe].state == GRAPH_ELSEWHERE &&
-            name[0] != '\0' && name[0] != '-' && strcmp(name, head->host) != 0)
+        if (k == question.n_hosts && pe >= 0 && pe < head->n_pes && !is_seen(look, head->job, pe) && name[0] != '\0' && name[0] != '-' && strcmp(name, head->host) != 0)
             question.n_hosts++;
     }
-    int n_seen = question.n_hosts > 0 ? iso_job_hosts_ask(graph, &question, notes) : 0;
+    int n_seen = question.n_hosts > 0 ? iso_job_hosts_ask(&question, notes) : 0;
     free(hosts);
     return n_seen;
 }
 
-static const char ssh[] = "ssh -o BatchMode=yes -o ConnectTimeout=5";
+static const char *agent_of(const struct env *env)
+{
+    return env->agent[0] != '\0' ? env->agent : "ssh -o BatchMode=yes -o ConnectTimeout=5";
+}
 
 static int write_job(FILE *out, const struct look *look, const struct node_file *first, int form)
 {
@@ -284,7 +305,7 @@ static int write_job(FILE *out, const struct look *look, const struct node_file 
             take_member(graph, look, file, local);
     }
     if (form != SHMEMX_PART && n_seen < head->n_pes && strcmp(env.agent, "none") != 0)
-        n_far = ask_others(graph, first, env.agent[0] != '\0' ? env.agent : ssh, said);
+        n_far = ask_others(look, first, (struct job_question){.agent = agent_of(&env), .graph = graph}, said);
     fclose(said);
     if (form == SHMEMX_PART) {
         iso_job_hosts_tell(graph, head->job, out);
@@ -315,6 +336,58 @@ static int write_job(FILE *out, const struct look *look, const struct node_file 
     free(notes);
     iso_graph_destroy(graph);
     return 0;
+}
+
+/* ---- recorded calls ---- */
+
+static void write_flights(FILE *out, struct flights *flights)
+{
+    iso_flights_compare(flights, print_line, out);
+    iso_flights_write(flights, out);
+    iso_flights_destroy(flights);
+}
+
+/* form: SHMEMX_FLIGHT, or SHMEMX_FLIGHT_PART: of this host alone, for one that asks. */
+static int look_at_flights(FILE *out, const struct look *look, const struct node_file *first, int form)
+{
+    struct env env;
+    char error[256];
+    int n_seen = 0;
+    if (iso_env_read(&env, error, sizeof error) != 0) {
+        log_error("%s", error);
+        return -EINVAL;
+    }
+    struct flights *flights = iso_flights_create();
+    if (flights == NULL)
+        return -ENOMEM;
+    for (int i = 0; i < look->n; i++) {
+        const struct node_file *file = look->files[i].file;
+        for (int local = 0; local < file->head.n_local && file->head.job == first->head.job; local++)
+            if (file->members[local].pe >= 0 && file->members[local].pe < first->head.n_pes) {
+                iso_flights_take(flights, file->members[local].pe, control_of(file, local));
+                n_seen++;
+            }
+    }
+    if (form == SHMEMX_FLIGHT && n_seen < first->head.n_pes && strcmp(env.agent, "none") != 0)
+        (void)ask_others(look, first, (struct job_question){.agent = agent_of(&env), .flights = flights}, stderr);
+    if (form == SHMEMX_FLIGHT) {
+        write_flights(out, flights);
+        return 0;
+    }
+    iso_flights_write(flights, out);
+    fputs(FLIGHTS_END, out);
+    iso_flights_destroy(flights);
+    return 0;
+}
+
+static int read_flights(FILE *out, const char *folder)
+{
+    struct flights *flights = iso_flights_create();
+    int n = iso_flights_read(flights, folder, 0);
+    if (n == 0)
+        log_error("there is no file of SHMEM_FLIGHT in %s, which jobs write at an error and at a report of SHMEM_TIMEOUT", folder);
+    write_flights(out, flights);
+    return n > 0 ? 0 : -ESRCH;
 }
 
 /* ---- all jobs ---- */
@@ -371,11 +444,15 @@ static void write_jobs(FILE *out, const struct look *look, int form)
 
 int iso_job_look_write(FILE *out, const char *job, int form)
 {
+    if (form == SHMEMX_FLIGHT && strchr(job, '/') != NULL)
+        return read_flights(out, job);
     struct look look = begin_look();
     const struct node_file *file = job != NULL ? find_job(&look, job) : NULL;
     int rc = 0;
     if (job == NULL)
         write_jobs(out, &look, form);
+    else if (file != NULL && form >= SHMEMX_FLIGHT)
+        rc = look_at_flights(out, &look, file, form);
     else
         rc = file != NULL ? write_job(out, &look, file, form) : -ESRCH;
     end_look(&look);

@@ -106,7 +106,7 @@ static void print_all(enum log_level level, const struct wait *wait, uint64_t no
         iso_graph_write(graph, print_line, &level);
     iso_graph_destroy(graph);
     if (level == LOG_ERROR)
-        iso_flight_compare();
+        iso_flight_report();
 }
 
 /* ---- the claim ---- */

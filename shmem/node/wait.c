@@ -133,8 +133,12 @@ void iso_wait_show_kernel(const char *call, int pe, uint64_t addr, uint64_t wait
 void iso_wait_finish(struct wait *wait)
 {
     struct state *self = ISO;
+    uint64_t now = iso_wait_now_ns();
+    if (__atomic_load_n(&self->flight_since_ns, __ATOMIC_RELAXED) == 0) /* the first of its call; read by flight.h */
+        __atomic_store_n(&self->flight_since_ns, wait->since_ns, __ATOMIC_RELAXED);
+    __atomic_store_n(&self->flight_ns, now, __ATOMIC_RELAXED);
     if (ISO_UNLIKELY(self->profile != NULL))
-        iso_profile_wait(iso_wait_now_ns() - wait->since_ns, wait->lates > 0 ? wait->late : wait->peer);
+        iso_profile_wait(now - wait->since_ns, wait->lates > 0 ? wait->late : wait->peer);
     if (wait->record < 0)
         return;
     store_word(&self->control->waits[wait->record].since_ns, 0);

@@ -70,11 +70,20 @@ struct wait {
 /* ---- the control area: at the front of every PE's heap segment, before its first object ---- */
 
 #define ISO_FLIGHTS 256
+#define ISO_FLIGHT_NAME_BITS 7
+#define ISO_FLIGHT_NAMES (1 << ISO_FLIGHT_NAME_BITS)
+#define ISO_FLIGHT_NAME_BYTES 40
+enum { FLIGHT_DONE = 1, FLIGHT_WAITED = 2 };
 struct flight_entry { /* flight.h */
-    uint64_t number; /* of the call in its team's slot; 0: free, or being written */
-    uint64_t name;   /* where it lies in the library */
+    uint64_t number;  /* of the call in its team's slot; 0: free, or being written */
     uint64_t bytes;
-    uint32_t root, slot_done; /* the slot's index, and in the lowest bit whether the call has returned */
+    uint64_t begin_ns, end_ns;  /* CLOCK_MONOTONIC; end: where it is done */
+    uint32_t name, first;       /* in `names`; the team's first PE of the world */
+    uint32_t root, slot_state;  /* state: the slot's index << 2 | FLIGHT_DONE: has returned | FLIGHT_WAITED: times are exact */
+};
+struct flight_name {
+    const char *call; /* as this PE has it; NULL: free; relaxed */
+    uint64_t text[ISO_FLIGHT_NAME_BYTES / 8];
 };
 
 struct control {
@@ -83,6 +92,7 @@ struct control {
     uint64_t steps;      /* of the world's collectives, in the last one that lasted; relaxed, as all words here */
     uint64_t heap_bytes; /* up to the end of the highest object that ever was in the symmetric heap */
     struct flight_entry flights[ISO_FLIGHTS];
+    struct flight_name names[ISO_FLIGHT_NAMES]; /* the last one is that of calls for which there is no room */
     uint64_t exited; /* not 0: the program ended with status 0 before shmem_finalize; relaxed, it is for people */
     char slots[];    /* slot.c lays it out, page aligned */
 };

@@ -694,9 +694,9 @@ SHMEM_API(shmemx_job_text, pshmemx_job_text);
 size_t pshmemx_job_text(const char *job, int form, char *text, size_t bytes)
 {
     struct composed whole = {NULL, 0};
-    if (form < SHMEMX_TEXT || form > SHMEMX_PART || (form >= SHMEMX_RAS && job == NULL)) {
+    if (form < SHMEMX_TEXT || form > SHMEMX_FLIGHT_PART || (form >= SHMEMX_RAS && job == NULL)) {
         log_error("shmemx_job_text: form is %d; allowed: SHMEMX_TEXT (0), SHMEMX_JSON (1), and of one job SHMEMX_RAS (2), "
-                  "SHMEMX_PART (3)",
+                  "SHMEMX_PART (3), SHMEMX_FLIGHT (4), SHMEMX_FLIGHT_PART (5)",
                   form);
         return 0;
     }

@@ -13,6 +13,7 @@
 #include "../node/channel.h"
 #include "../node/node_file.h"
 #include "../node/node_socket.h"
+#include "../node/flight.h"
 #include "../profile/profile.h"
 #include "start_times.h"
 #include "../ops/lock.h"
@@ -340,6 +341,9 @@ static void tell_exit(const struct end_cause *cause)
     iso_channel_tell_exit(cause);
 }
 
+static void record_node(const char *why) { iso_flight_record(FLIGHT_NODE, why); }
+static void record_own(const char *why) { iso_flight_record(FLIGHT_OWN, why); }
+
 /* Peers end at their next wait; local ones that do not wait within the grace are asked by SIGTERM, since there may be
  * no launcher that would do it. */
 static void end_stragglers(void)
@@ -370,6 +374,8 @@ int iso_pe_start(struct row **rows)
     if (*rows == NULL)
         return no_memory();
     self->at_end.tell_peers = tell_exit;
+    self->at_end.record = record_node;
+    self->at_end.hear = record_own;
     self->at_end.end_peers = end_stragglers;
     self->above.progress = iso_transport_progress;
     self->above.rest = iso_transport_rest;

@@ -22,6 +22,12 @@ static void stop_kernels(void)
         ISO->at_end.stop_kernels();
 }
 
+static void record(void (*record_calls)(const char *why), const char *why)
+{
+    if (record_calls != NULL && ISO->life == LIFE_RUNNING)
+        record_calls(why);
+}
+
 static void tell_peers(const struct end_cause *cause)
 {
     if (ISO->at_end.tell_peers != NULL)
@@ -165,6 +171,7 @@ static void break_here(const struct end_cause *cause, bool told)
 {
     if (!claim(cause, told))
         return;
+    record(ISO->at_end.record, cause->why);
     iso_job_claimed();
     iso_job_tell();
 }
@@ -177,8 +184,10 @@ void iso_job_hear(const struct end_cause *cause)
         break_here(cause, !cause->said);
         return;
     }
-    if (!iso_is_aborting(ISO))
+    if (!iso_is_aborting(ISO)) {
+        record(ISO->at_end.hear, cause->why);
         run_handler(cause->why);
+    }
     __atomic_store_n(&ISO->aborting, true, __ATOMIC_RELAXED);
     stop_kernels();
     tell_peers(cause); /* a third PE may see our end before it hears who began it */
@@ -193,6 +202,8 @@ _Noreturn static void end_job(const struct end_cause *cause, const char *sentenc
     int status = cause->status;
     if (!iso_is_aborting(self) && self->life != LIFE_CHILD) {
         __atomic_store_n(&self->aborting, true, __ATOMIC_RELAXED);
+        if (sentence != NULL) /* else shmem_global_exit, which is no error */
+            record(self->at_end.record, sentence);
         if (sentence != NULL)
             run_handler(sentence);
         stop_kernels();

@@ -80,6 +80,9 @@ expect_status 0 "both hosts"
 expect_lines 1 "^job $number: 4 PEs, begun [0-9]+ s ago; seen on this host: 2 PEs of 1 node, on other hosts: 2 PEs$" "both hosts"
 expect_lines 1 '^  pe 0, 2-3 wait in shmem_barrier_all for pe 1, ' "both hosts"
 expect_lines 1 "^  culprit: pe 1 \(pid [0-9]+ on $a\) waits in shmem_signal_wait_until .*: the signal was lost or never sent$" "both hosts"
+SHMEM_AGENT=$work/agent job 30 "$work/on" "$b" "$info" --job "$number" --flight
+expect_lines 1 '^  pe 1 has not come to call [0-9]+ of the world, shmem_barrier_all: its last one was call [0-9]+, ' "both hosts, --flight"
+[ "$(sed -n 's/^{"pe": \([0-9]*\), .*/\1/p' "$work/out" | sort -u | tr -d '\n')" = 0123 ] || fail "both hosts, --flight: PEs are missing"
 [ "$(sort -u "$work/asked")" = "$a" ] || fail "others than $a were asked: $(cat "$work/asked")"
 SHMEM_AGENT=$work/agent job 30 "$work/on" "$b" "$info" --job "$number" --json
 python3 -c "import json, sys; j = json.load(open(sys.argv[1])); assert j['n_seen'] == 4 and [c['pe'] for c in j['culprits']] == [1], j" \

@@ -148,6 +148,26 @@ static void die_with_node(void)
     raise(SIGKILL); /* PEs of the upper half: one node of two */
 }
 
+static void part(void)
+{
+    long *cells = (long *)(void *)self.block;
+    shmem_barrier_all();
+    if (self.pe == self.n - 1) {
+        shmem_team_sync(SHMEM_TEAM_WORLD);
+        shmem_signal_wait_until(self.signal, SHMEM_CMP_EQ, 7);
+    }
+    shmem_long_sum_reduce(SHMEM_TEAM_WORLD, cells, cells + 2048, 1024);
+    shmem_barrier_all();
+}
+
+static void put_wrongly(void)
+{
+    shmem_barrier_all();
+    if (self.pe == self.n - 1)
+        shmem_putmem(self.block, self.block + BYTES / 2, 8, 99);
+    shmem_barrier_all();
+}
+
 static const struct illness {
     const char *name;
     void (*run)(void);
@@ -164,6 +184,8 @@ static const struct illness {
     {"locks", cross_locks},      /* PE 0 and 1 each wait for the lock that the other one holds */
     {"lost", lose_signal},       /* PE 1 waits for a signal that no PE sends */
     {"far", send_far},           /* small puts to the other half of the PEs, 20 between two quiets */
+    {"apart", part},             /* as differs, and the last PE waits for a signal that no PE sends */
+    {"wrong", put_wrongly},      /* the last PE puts to PE 99 */
     {"node", die_with_node},     /* the upper half of the PEs, which is a node, dies */
 };
 
