@@ -54,6 +54,13 @@
     X(metrics_seconds, METRICS_SECONDS, seconds, "10", "", "between two writes of that file; at least 0.1")           \
     X(agent, AGENT, text, "", "",                                                                                     \
       "command by which isomer-info --job asks other hosts, before a host and a command line; empty: ssh; none")      \
+    X(trace, TRACE, text, "", "",                                                                                     \
+      "folder for a time line of this PE's calls and waits, which isomer-info --trace FOLDER draws")                  \
+    X(trace_events, TRACE_EVENTS, size, "64k", "",                                                                    \
+      "of its events, the newest that are kept for each thread, 48 bytes each: 1k..16m, a power of two is made of it")  \
+    X(ranges, RANGES, text, "", "",                                                                                   \
+      "ranges with the names of calls, for profilers: empty: where a tool listens by NVTX or rocTX; 0: never; "        \
+      "1 or a file: a library of rocTX is loaded")                                                                    \
     X(flight, FLIGHT, text, "", "",                                                                                   \
       "folder for the last collectives of each PE, written at an error and at a report of SHMEM_TIMEOUT")             \
     X(data_segment, DATA_SEGMENT, flag, "1", "", "make the program's global variables symmetric")                     \

@@ -6,6 +6,7 @@
 #include <shmemx.h>
 
 #include "info_ras.h"
+#include "info_trace.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,7 +25,7 @@ static const char help[] =
     "usage: [launcher] isomer-info [NAME | --variables [all] | --table | --device | --doctor [start] | --version |\n"
     "                               --tune [--tune-most BYTES]]\n"
     "       isomer-info --jobs [--json]\n"
-    "       isomer-info --flight FOLDER\n"
+    "       isomer-info --trace FOLDER | --flight FOLDER\n"
     "       isomer-info --job JOB [--json | --watch | --flight | --ras PORT]\n"
     "  (no option) version, launcher, nodes, PEs, segments, paths, the variables that are set\n"
     "  NAME        one environment variable, as SHMEM_TIMEOUT: its value, kind, default and purpose\n"
@@ -40,6 +41,8 @@ static const char help[] =
     "              --flight: the last 256 collectives of each PE as JSON, behind the first call that differs between them\n"
     "              --ras: answers monitors of NCCL's RAS on this port of 127.0.0.1 until the job ends (theirs: 28028)\n"
     "  --flight FOLDER  the same, of the files that SHMEM_FLIGHT=FOLDER has made, of PEs of all hosts\n"
+    "  --trace FOLDER   the files that SHMEM_TRACE=FOLDER has made: as one time line for Perfetto (ui.perfetto.dev), FOLDER/trace.json,\n"
+    "              and as a picture with the bytes between PEs, FOLDER/trace.svg; prints the longest waits\n"
     "  --tune      measures the collectives on streams, in a job of one PE for each device, and writes the table by\n"
     "              which later programs choose: to the file that SHMEM_COLL_TABLE names, else in the user's cache\n"
     "  --tune-most BYTES   only calls of up to BYTES bytes, 1k or more; suffixes k, m, g\n"
@@ -297,6 +300,8 @@ int main(int argc, char **argv)
         return look_at_jobs(argc, argv);
     if (argc == 3 && strcmp(argv[1], "--flight") == 0)
         return print_flights(argv[2]);
+    if (argc == 3 && strcmp(argv[1], "--trace") == 0)
+        return info_trace(argv[2]);
     if (argc == 2 && strcmp(argv[1], "--tune") == 0)
         return tune(0);
     if (argc == 4 && strcmp(argv[1], "--tune") == 0 && strcmp(argv[2], "--tune-most") == 0)

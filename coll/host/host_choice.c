@@ -55,13 +55,22 @@ const struct select_algorithm *iso_host_choose(enum coll_op op, const struct tea
 
 /* ---- run ---- */
 
-static struct profile_span count_algorithm(const struct select_algorithm *a, enum coll_op op, int slot, size_t bytes)
+static struct profile_span count_algorithm(const struct select_algorithm *a, enum coll_op op, struct profile_what what)
 {
-    const struct profile_what what = {PROFILE_COLLECTIVE, (uintptr_t)a, slot, bytes};
     struct profile_span span = iso_profile_begin_row(what);
     if (ISO_UNLIKELY(span.row == NULL))
         span.row = iso_profile_new_row(span.block, what, iso_select_host.kinds[op], a->name);
     return span;
+}
+
+/* Which call of which team it is, alike on all members. */
+static void leave(struct profile_span *span, const struct team *team)
+{
+    if (ISO_LIKELY(span->block == NULL))
+        return;
+    span->key = team->slot.calls;
+    span->more = (uint64_t)team->slot.index << 32 | ((uint32_t)team->world_of[0] + 1);
+    iso_profile_end(span);
 }
 
 void iso_coll_run(enum coll_op op, struct team *team, const struct coll_work *w, const char *call)
@@ -73,9 +82,11 @@ void iso_coll_run(enum coll_op op, struct team *team, const struct coll_work *w,
         iso_agree_match(team, (struct agree_args){call, bytes, w->root, dest});
     }
     const struct select_algorithm *a = iso_host_choose(op, team, w);
-    struct profile_span span = ISO_PROFILE_NONE;
+    struct profile_span span;
+    span.block = NULL;
     if (ISO_UNLIKELY(ISO->profile != NULL))
-        span = count_algorithm(a, op, team->slot.index, w->bytes);
+        span = count_algorithm(
+            a, op, (struct profile_what){PROFILE_COLLECTIVE, (uintptr_t)a, team->slot.index, w->bytes, call});
     if (ISO_LIKELY(team->n_pes > 1)) {
         struct flight flight = iso_flight_begin(team, call, op == COLL_COLLECT ? w->elem_bytes : w->bytes, w->root);
         a->run_host(&c, w);
@@ -83,7 +94,7 @@ void iso_coll_run(enum coll_op op, struct team *team, const struct coll_work *w,
     } else {
         a->run_host(&c, w);
     }
-    iso_profile_leave(&span);
+    leave(&span, team);
 }
 
 /* The team's algorithm is chosen once; the table is asked for its name alone. */
@@ -93,16 +104,16 @@ void iso_host_count_barrier(struct team *team, const char *call)
     if (ISO_UNLIKELY(team->slot.barrier == NULL) && team->n_pes > 1)
         team->slot.barrier = ISO->coll->choose_barrier(team);
     if (ISO_LIKELY(team->n_pes > 1)) {
-        const struct profile_what what = {PROFILE_BARRIER, (uintptr_t)team->slot.barrier, team->slot.index, 0};
+        const struct profile_what what = {PROFILE_BARRIER, (uintptr_t)team->slot.barrier, team->slot.index, 0, call};
         span = iso_profile_begin_row(what);
         if (ISO_UNLIKELY(span.row == NULL))
             span.row = iso_profile_new_row(span.block, what, iso_select_host.kinds[COLL_BARRIER],
                                            iso_host_choose(COLL_BARRIER, team, NULL)->name);
     } else {
-        span = iso_profile_begin(PROFILE_BARRIER, 0);
+        span = iso_profile_begin(PROFILE_BARRIER, call, 0);
     }
     iso_barrier_sync(team, call);
-    iso_profile_end(&span);
+    leave(&span, team);
 }
 
 /* ---- the table ---- */

@@ -385,7 +385,7 @@ static int enqueue(const struct stream_call *c)
 
 int iso_stream_run(const struct stream_call *c)
 {
-    struct profile_span span = iso_profile_enter(PROFILE_STREAM, c->facts.bytes);
+    struct profile_span span = iso_profile_enter(PROFILE_STREAM, c->call.name, c->facts.bytes);
     int rc = iso_stream_note(c) == 0 && (c->slot == NULL || enqueue(c) == 0) ? 0 : 1;
     iso_profile_leave(&span);
     return rc;

@@ -68,8 +68,8 @@ enum isod_misuse {
 #undef ISOD_ENUMERATOR
         ISOD_MISUSE_COUNT
 };
-/* One wait that passed its deadline, or was given up. A kernel writes the fields, then `state`; the host reads. */
-enum { ISOD_RECORD_FREE = 0, ISOD_RECORD_LATE = 1, ISOD_RECORD_GAVE_UP = 2, ISOD_RECORD_MISUSE = 3 };
+/* One wait that passed its deadline, or was given up, or is traced. A kernel writes the fields, then `state`; the host reads. */
+enum { ISOD_RECORD_FREE = 0, ISOD_RECORD_LATE = 1, ISOD_RECORD_GAVE_UP = 2, ISOD_RECORD_MISUSE = 3, ISOD_RECORD_TRACE = 4 };
 struct isod_record {
     uint64_t state; /* ISOD_RECORD_; stored last, system scope; pairs with the acquire load of the progress thread */
     uint32_t call;  /* enum isod_call */
@@ -121,6 +121,7 @@ struct isod_world {
     uint32_t n_rings;
     struct isod_host *host; /* the kernels' address of it */
     uint64_t deadline_ns;   /* of a wait, then it leaves a record; 0: never */
+    uint64_t trace_ns;      /* likewise, and whenever that time has doubled: for SHMEM_TRACE; 0: never */
     uint64_t records_used;  /* atomic: records handed out so far; < host->taken + ISOD_RECORDS, others are lost */
     uint64_t ring_used;     /* atomic: 1 since a kernel has first posted to a ring */
     struct isod_ring *rings;

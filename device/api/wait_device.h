@@ -124,7 +124,7 @@ PRIM_FN int isod_status(struct isod_origin at)
 struct isod_waiting {
     uint64_t since_ns; /* 0: has not looked at the clock yet */
     uint32_t polls;
-    uint32_t reported; /* 1: has left a record; 2: has given up */
+    uint32_t reported; /* 2: has given up; else bit 0: has left a record, above bit 1: how often it was traced */
 };
 
 PRIM_COLD_FN struct isod_waiting isod_wait_look(struct isod_origin at, struct isod_waiting w, struct isod_waited who,
@@ -134,8 +134,8 @@ PRIM_COLD_FN struct isod_waiting isod_wait_look(struct isod_origin at, struct is
     bool stop = prim_load_relaxed_u64(&at.world->host->abort) != 0;
     if (w.since_ns == 0)
         w.since_ns = now;
-    bool late = deadline != 0 && now - w.since_ns > deadline && w.reported == 0;
-    if (!stop && !late)
+    bool late = deadline != 0 && now - w.since_ns > deadline && (w.reported & 3) == 0;
+    if (!stop && !late && (now - w.since_ns) >> (w.reported >> 2) <= at.world->trace_ns - 1) /* of 0: all */
         return w;
     /* One thread tells the host: records of all threads of a grid, one behind the other, would take a second. */
     if (stop && prim_load_relaxed_u64(&at.team->status) != 0) {
@@ -149,10 +149,10 @@ PRIM_COLD_FN struct isod_waiting isod_wait_look(struct isod_origin at, struct is
     r.expected = expected;
     r.seen = seen;
     r.waited_ns = now - w.since_ns;
-    w.reported = stop ? 2 : 1;
+    w.reported = stop ? 2 : late ? w.reported | 1 : w.reported + 4;
     if (stop)
         isod_handle_give_up(at);
-    isod_record_leave(at, r, stop ? ISOD_RECORD_GAVE_UP : ISOD_RECORD_LATE);
+    isod_record_leave(at, r, stop ? ISOD_RECORD_GAVE_UP : late ? ISOD_RECORD_LATE : ISOD_RECORD_TRACE);
     return w;
 }
 

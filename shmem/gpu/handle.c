@@ -9,6 +9,7 @@
 #include "../../bootstrap/log.h"
 #include "../team/agree.h"
 #include "../collectives.h"
+#include "../profile/profile.h"
 #include "../transport/order.h"
 #include "device.h"
 
@@ -166,6 +167,7 @@ static int make_world(struct device *d)
     t->image->my_pe = ISO->my_pe;
     t->image->n_pes = ISO->n_pes;
     t->image->deadline_ns = (uint64_t)(ISO->env->timeout * 1e9);
+    t->image->trace_ns = ISO->profile != NULL && ISO->profile->traces ? TRACE_KERNEL_NS : 0;
     (void)iso_proxy_host(d, &t->image->host);
     t->image->rings = iso_proxy_rings(d, &t->image->n_rings);
     fill_segments(d);

@@ -127,7 +127,7 @@ static int launch(const char *call, struct device *d, const struct gpu_launch *l
         if (room < 0 || blocks > (uint64_t)room)
             return 1;
     }
-    struct profile_span span = iso_profile_enter(PROFILE_LAUNCH, 0);
+    struct profile_span span = iso_profile_enter(PROFILE_LAUNCH, call, 0);
     int rc = result(call, d, iso_gpu_launch(d->gpu, l, stream));
     iso_profile_leave(&span);
     return rc;
@@ -264,7 +264,7 @@ int pshmemx_graph_launch(shmemx_graph_t graph, shmemx_stream_t stream)
     struct device *d = iso_device_running(__func__);
     if (d == NULL || !is_given(__func__, "graph", graph != NULL) || iso_handles_gave_up(d, __func__))
         return 1;
-    struct profile_span span = iso_profile_enter(PROFILE_GRAPH, 0);
+    struct profile_span span = iso_profile_enter(PROFILE_GRAPH, __func__, 0);
     int rc = result(__func__, d, iso_gpu_graph_launch(d->gpu, graph, stream));
     iso_profile_leave(&span);
     return rc;

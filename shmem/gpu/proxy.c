@@ -199,11 +199,22 @@ static void send_signal(struct proxy *p, const struct isod_entry *e)
         iso_far_signal(&p->ctx, at, e->word[0], (int)e->op, call_of(e));
 }
 
+static uint64_t bytes_of(const struct isod_entry *e)
+{
+    bool moves = e->kind == ISOD_RING_STAGED || e->kind == ISOD_RING_DIRECT || e->kind == ISOD_RING_GET_STAGED ||
+                 e->kind == ISOD_RING_GET_DIRECT;
+    return moves ? e->word[1] : e->kind == ISOD_RING_SIGNAL ? 8 : e->bytes;
+}
+
 static void execute(struct proxy *p, struct served *s, const struct isod_entry *e, uint64_t *result)
 {
     char *stage = s->stages + e->word[0] % ISOD_RING_STAGES * ISOD_RING_STAGE_BYTES;
     __atomic_store_n(&p->kind, (int32_t)e->kind, __ATOMIC_RELAXED);
     __atomic_store_n(&p->pe, e->pe, __ATOMIC_RELAXED);
+    struct profile_span span = iso_profile_enter(PROFILE_PROXY, call_of(e), bytes_of(e));
+    span.pe = e->pe;
+    span.key = e->addr;
+    span.more = span.bytes;
     switch (e->kind) {
     case ISOD_RING_INLINE:
         put(p, e, e->word, ISO_MIN(e->bytes, (uint32_t)sizeof e->word));
@@ -233,6 +244,7 @@ static void execute(struct proxy *p, struct served *s, const struct isod_entry *
     default:
         iso_fatal("the proxy", "an entry of kind %u is not known; a kernel has written beyond its memory", e->kind);
     }
+    iso_profile_leave(&span);
 }
 
 /* ---- the rings ---- */
@@ -250,9 +262,7 @@ static unsigned serve(struct proxy *p, struct served *s)
         /* Acquire: pairs with the flag store in isod_ring_write; the entry, and data it names, were stored before. */
         if (__atomic_load_n(&e->seq, __ATOMIC_ACQUIRE) != s->next + 1)
             break;
-        struct profile_span span = iso_profile_enter(PROFILE_PROXY, 0);
         execute(p, s, e, &s->results[s->next % ISOD_RING_ENTRIES]);
-        iso_profile_leave(&span);
         s->next++;
         if (!iso_ctx_is_dirty(&p->ctx)) {
             iso_quiet(&p->ctx);
@@ -374,7 +384,10 @@ static void look_at_records(struct proxy *p)
         if (state == ISOD_RECORD_FREE)
             break;
         late = late || state == ISOD_RECORD_LATE;
-        keep(p, r);
+        if (state == ISOD_RECORD_TRACE)
+            iso_profile_kernel_wait(call_name(r->call), r->pe, r->waited_ns / 2); /* the rest was in the record before */
+        else
+            keep(p, r);
         __atomic_store_n(&r->state, ISOD_RECORD_FREE, __ATOMIC_RELAXED);
         /* Release: pairs with the acquire load of isod_record_leave, whose stores come after our reads. */
         __atomic_store_n(&p->host->taken, taken + 1, __ATOMIC_RELEASE);

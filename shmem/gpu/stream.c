@@ -4,6 +4,7 @@
  * ring. Everything that changes is in device memory, so a captured graph replays it without the host.
  * Called by users; the kernels are in device/rma_kernels.c. */
 #include "../../bootstrap/log.h"
+#include "../profile/profile.h"
 #include "device.h"
 
 #include <errno.h>
@@ -21,6 +22,8 @@ struct on_stream {
     const char *call;
     struct device *device;
     shmemx_stream_t stream;
+    int pe;       /* of the other side; -1: none */
+    size_t bytes; /* that a kernel moves */
 };
 
 /* ---- checks: all of them say a sentence and make the call return nonzero ---- */
@@ -29,12 +32,15 @@ static bool begin(struct on_stream *s, const char *call, shmemx_stream_t stream)
 {
     s->call = iso_call_name(call);
     s->stream = stream;
+    s->pe = -1;
+    s->bytes = 0;
     s->device = iso_device_running(call);
     return s->device != NULL;
 }
 
-static bool pe_is_valid(const struct on_stream *s, int pe)
+static bool pe_is_valid(struct on_stream *s, int pe)
 {
+    s->pe = pe;
     if (pe >= 0 && pe < ISO->n_pes)
         return true;
     log_error("%s: pe %d is outside 0..%d", s->call, pe, ISO->n_pes - 1);
@@ -124,11 +130,21 @@ static bool local_is_valid(const struct on_stream *s, const char *arg, const voi
 
 /* ---- enqueue: these return what the calls return, 0, or 1 after a sentence ---- */
 
+/* The stream's work itself is the device's, of which no counter of the host knows. */
+static struct profile_span count(const struct on_stream *s, size_t bytes)
+{
+    struct profile_span span = iso_profile_enter(PROFILE_STREAM, s->call, bytes);
+    span.pe = s->pe;
+    return span;
+}
+
 static int launch(const struct on_stream *s, gpu_kernel kernel, unsigned threads, const void *args, size_t bytes)
 {
     struct gpu_launch l = {
         .kernel = kernel, .grid.x = 1, .block.x = threads, .args = args, .args_bytes = bytes, .early = true};
+    struct profile_span span = count(s, s->bytes);
     int rc = iso_gpu_launch(s->device->gpu, &l, s->stream);
+    iso_profile_leave(&span);
     if (rc != 0)
         log_error("%s: %s", s->call, iso_gpu_error(s->device->gpu));
     return rc == 0 ? 0 : 1;
@@ -136,7 +152,9 @@ static int launch(const struct on_stream *s, gpu_kernel kernel, unsigned threads
 
 static int copy(const struct on_stream *s, void *dest, const void *source, size_t bytes)
 {
+    struct profile_span span = count(s, bytes);
     int rc = iso_gpu_copy(s->device->gpu, dest, source, bytes, s->stream);
+    iso_profile_leave(&span);
     if (rc != 0)
         log_error("%s: %s", s->call, iso_gpu_error(s->device->gpu));
     return rc == 0 ? 0 : 1;
@@ -148,11 +166,12 @@ static struct isod_stream_move move_of(void *dest, const void *source, size_t by
     return m;
 }
 
-static int move(const struct on_stream *s, gpu_kernel kernel, const struct isod_stream_move *m)
+static int move(struct on_stream *s, gpu_kernel kernel, const struct isod_stream_move *m)
 {
     /* A thread has 16 bytes at a time, and more than one of them under way. */
     size_t wanted = (m->bytes / 32 + WAVE - 1) / WAVE * WAVE;
     size_t threads = ISO_MIN(ISO_MAX(wanted, (size_t)WAVE), (size_t)BLOCK_MOST);
+    s->bytes = m->bytes;
     return launch(s, kernel, (unsigned)threads, m, sizeof *m);
 }
 

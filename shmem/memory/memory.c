@@ -10,6 +10,7 @@
 #include "../state/alloc.h"
 #include "../gpu/device.h"
 #include "../node/wait.h"
+#include "../profile/profile.h"
 #include "memory.h"
 #include "../transport/order.h"
 #include "../transport/transport.h"
@@ -190,10 +191,13 @@ static char *allocate(const struct alloc_request *r)
 
 static void *allocate_and_exchange(const struct alloc_request *r)
 {
-    if (match(r->call, "size", r->size) != 0)
-        return NULL;
-    void *object = allocate(r);
-    return barrier(r->call) == 0 ? object : NULL;
+    struct profile_span span = iso_profile_enter(PROFILE_HEAP, r->call, r->size);
+    bool same = match(r->call, "size", r->size) == 0;
+    void *object = same ? allocate(r) : NULL;
+    if (same && barrier(r->call) != 0)
+        object = NULL;
+    iso_profile_leave(&span);
+    return object;
 }
 
 /* Whole pages alone; they read as zero afterwards. A piece at a time: the network stands still meanwhile. */
@@ -285,11 +289,15 @@ static void *get_zeroed(const struct heap *h, const char *call, size_t count, si
     if (match(call, "count * size", bytes) != 0)
         return NULL;
     char *used_end = objects_of(h) + iso_alloc_top(h->alloc);
+    struct profile_span span = iso_profile_enter(PROFILE_HEAP, call, bytes);
     struct alloc_request r = {h, call, ISO_LINE, bytes};
     char *object = allocate(&r);
     if (object != NULL && object < used_end)
         h->fill(object, 0, ISO_MIN(bytes, (size_t)(used_end - object)));
-    return barrier(call) == 0 ? object : NULL;
+    if (barrier(call) != 0)
+        object = NULL;
+    iso_profile_leave(&span);
+    return object;
 }
 
 static void give(const char *call, void *ptr)
@@ -297,13 +305,15 @@ static void give(const char *call, void *ptr)
     struct alloc_object object;
     if (iso_enter(call) != 0 || ptr == NULL)
         return;
+    struct profile_span span = iso_profile_enter(PROFILE_HEAP, call, 0);
     struct heap h = heap_of(ptr);
-    if (object_at(&h, call, ptr, &object) != 0 || match(call, "offset of ptr", object.offset) != 0 || barrier(call) != 0)
-        return;
-    if (iso_alloc_free(h.alloc, object.offset) != 0) /* another thread was faster */
-        (void)refuse_pointer(&h, call, ptr);
-    else
-        retire(&h, object.offset, object.size);
+    if (object_at(&h, call, ptr, &object) == 0 && match(call, "offset of ptr", object.offset) == 0 && barrier(call) == 0) {
+        if (iso_alloc_free(h.alloc, object.offset) != 0) /* another thread was faster */
+            (void)refuse_pointer(&h, call, ptr);
+        else
+            retire(&h, object.offset, object.size);
+    }
+    iso_profile_leave(&span);
 }
 
 static void *call_malloc(const char *call, size_t size)
@@ -335,6 +345,7 @@ static void *call_realloc(const char *call, void *ptr, size_t size)
     struct alloc_object old;
     if (object_at(&h, call, ptr, &old) != 0)
         return NULL;
+    struct profile_span span = iso_profile_enter(PROFILE_HEAP, call, size);
     (void)match(call, "offset of ptr", old.offset);
     (void)match(call, "size", size);
     (void)barrier(call);
@@ -356,6 +367,7 @@ static void *call_realloc(const char *call, void *ptr, size_t size)
             retire(&h, old.offset + size, old.size - size);
     }
     (void)barrier(call);
+    iso_profile_leave(&span);
     return object;
 }
 

@@ -43,7 +43,7 @@ struct row {
     uint64_t begun_us;      /* when it entered shmem_init, CLOCK_REALTIME */
     int32_t sock_name_len;
     int32_t debug;      /* SHMEM_DEBUG must be equal: its checks are collective */
-    uint64_t profile;        /* SHMEM_PROFILE likewise: its page is made by all */
+    uint32_t profile, trace; /* SHMEM_PROFILE, SHMEM_TRACE likewise: all make the page, and compare clocks */
     uint64_t has_rdma;       /* iso_network_has_rdma */
     uint64_t transport_hash; /* of SHMEM_TRANSPORT: networks do not talk to each other */
     uint64_t coll_hash; /* of SHMEM_COLL: all members must run the same algorithm */

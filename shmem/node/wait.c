@@ -138,7 +138,7 @@ void iso_wait_finish(struct wait *wait)
         __atomic_store_n(&self->flight_since_ns, wait->since_ns, __ATOMIC_RELAXED);
     __atomic_store_n(&self->flight_ns, now, __ATOMIC_RELAXED);
     if (ISO_UNLIKELY(self->profile != NULL))
-        iso_profile_wait(now - wait->since_ns, wait->lates > 0 ? wait->late : wait->peer);
+        iso_profile_wait(wait, now - wait->since_ns, wait->lates > 0 ? wait->late : wait->peer);
     if (wait->record < 0)
         return;
     store_word(&self->control->waits[wait->record].since_ns, 0);

@@ -21,7 +21,7 @@ ISO_INLINE uint64_t direct(char *at, struct amo op)
 
 static ISO_NOINLINE uint64_t amo_checked(struct target t, const void *addr, const char *arg, struct amo op)
 {
-    struct profile_span span = iso_target_count(PROFILE_ATOMIC, &t, op.bytes);
+    struct profile_span span = iso_target_count(PROFILE_ATOMIC, &t, addr, op.bytes);
     struct place at = iso_target_place(&t, addr, op.bytes, arg);
     iso_check_aligned(t.call, arg, addr, op.bytes);
     uint64_t before = at.cpu != NULL ? direct(at.cpu, op) : iso_far_amo(t.ctx, at, op, t.call);
@@ -40,7 +40,7 @@ static ISO_NOINLINE uint64_t amo_slow(struct who who, int pe, char *at, const vo
 /* The value arrives later only without a pointer. */
 static ISO_NOINLINE void amo_nbi_slow(struct target t, const void *addr, const char *arg, struct amo op, void *fetch)
 {
-    struct profile_span span = iso_target_count(PROFILE_ATOMIC, &t, op.bytes);
+    struct profile_span span = iso_target_count(PROFILE_ATOMIC, &t, addr, op.bytes);
     struct place at = iso_target_place(&t, addr, op.bytes, arg);
     iso_check_aligned(t.call, arg, addr, op.bytes);
     if (at.cpu != NULL)

@@ -10,7 +10,7 @@
  * a fence waits for them too. */
 ISO_INLINE void fence(shmem_ctx_t ctx, const char *call)
 {
-    struct profile_span span = iso_profile_enter(PROFILE_FENCE, 0);
+    struct profile_span span = iso_profile_enter(PROFILE_FENCE, call, 0);
     if (ctx == SHMEM_CTX_DEFAULT)
         iso_drain_rings(call);
     if (ctx != SHMEM_CTX_INVALID)
@@ -20,7 +20,7 @@ ISO_INLINE void fence(shmem_ctx_t ctx, const char *call)
 
 ISO_INLINE void quiet(shmem_ctx_t ctx, const char *call)
 {
-    struct profile_span span = iso_profile_enter(PROFILE_QUIET, 0);
+    struct profile_span span = iso_profile_enter(PROFILE_QUIET, call, 0);
     if (ctx == SHMEM_CTX_DEFAULT)
         iso_drain_rings(call);
     if (ctx != SHMEM_CTX_INVALID)

@@ -151,13 +151,21 @@ static size_t failed(size_t result)
 /* A test is counted, and its progress is not timed. */
 static void count_test(void)
 {
-    struct profile_span span = iso_profile_enter(PROFILE_TEST, 0);
+    struct profile_span span = iso_profile_enter(PROFILE_TEST, "shmem_test", 0);
     iso_profile_leave(&span);
+}
+
+static struct profile_span begin_call(const struct word_set *s)
+{
+    struct profile_span span = iso_profile_enter(PROFILE_WAIT, s->call, 0);
+    span.key = (uint64_t)(uintptr_t)s->ivars;
+    span.more = s->nelems * s->kind.bytes;
+    return span;
 }
 
 static void wait_all(struct word_set *s)
 {
-    struct profile_span span = iso_profile_enter(PROFILE_WAIT, 0);
+    struct profile_span span = begin_call(s);
     check_set(s);
     for (size_t i = 0; i < s->nelems; i++)
         if (is_in(s, i))
@@ -220,7 +228,7 @@ static size_t find_any(struct word_set *s)
 
 static size_t wait_any(struct word_set *s)
 {
-    struct profile_span span = iso_profile_enter(PROFILE_WAIT, 0);
+    struct profile_span span = begin_call(s);
     size_t i = find_any(s);
     iso_profile_leave(&span);
     return i;
@@ -274,7 +282,7 @@ static size_t find_some(struct word_set *s, size_t *indices)
 
 static size_t wait_some(struct word_set *s, size_t *indices)
 {
-    struct profile_span span = iso_profile_enter(PROFILE_WAIT, 0);
+    struct profile_span span = begin_call(s);
     size_t n = find_some(s, indices);
     iso_profile_leave(&span);
     return n;
@@ -302,7 +310,7 @@ static ISO_COLD uint64_t wait_slow(const void *ivar, struct kind kind, int cmp, 
                          .cmp = cmp,
                          .kind = kind,
                          .call = call};
-    struct profile_span span = iso_profile_enter(PROFILE_WAIT, 0);
+    struct profile_span span = begin_call(&s);
     check_words(&s, "ivar", kind.bytes);
     uint64_t key = wait_one(&s, 0);
     iso_profile_leave(&span);

@@ -29,7 +29,7 @@ struct sides {
 static ISO_NOINLINE void put_checked(struct who who, int pe, struct sides s, size_t len, far_put *far)
 {
     const struct target t = {who.ctx, who.call, pe};
-    struct profile_span span = iso_target_count(PROFILE_PUT, &t, len);
+    struct profile_span span = iso_target_count(PROFILE_PUT, &t, s.dest, len);
     if (len == 0) {
         move_nothing(&t);
     } else {
@@ -40,20 +40,30 @@ static ISO_NOINLINE void put_checked(struct who who, int pe, struct sides s, siz
     iso_profile_leave(&span);
 }
 
+static ISO_NOINLINE void put_timed(struct who who, int pe, struct sides s, size_t len, char *to)
+{
+    const struct target t = {who.ctx, who.call, pe};
+    struct profile_span span = iso_target_count(PROFILE_PUT, &t, s.dest, len);
+    iso_target_copy(to, s.source, len);
+    iso_profile_leave(&span);
+}
+
 /* The last argument of a slow half: what the fast half has found, NULL for nothing. */
 static ISO_NOINLINE void put_slow(struct who who, int pe, struct sides s, size_t len, far_put *far, char *to)
 {
     const struct target t = {who.ctx, who.call, pe};
-    if (s.source != NULL && iso_target_is_counted(PROFILE_PUT, &ISO->careful, &t, to, len))
+    if (s.source == NULL || to == NULL || ISO->careful)
+        put_checked(who, pe, s, len, far);
+    else if (iso_target_is_counted(PROFILE_PUT, &ISO->careful, &t, to, len))
         iso_target_copy(to, s.source, len);
     else
-        put_checked(who, pe, s, len, far);
+        put_timed(who, pe, s, len, to);
 }
 
 static ISO_NOINLINE void get_checked(struct who who, int pe, struct sides s, size_t len, far_get *far)
 {
     const struct target t = {who.ctx, who.call, pe};
-    struct profile_span span = iso_target_count(PROFILE_GET, &t, len);
+    struct profile_span span = iso_target_count(PROFILE_GET, &t, s.source, len);
     if (len == 0) {
         move_nothing(&t);
     } else {
@@ -64,13 +74,23 @@ static ISO_NOINLINE void get_checked(struct who who, int pe, struct sides s, siz
     iso_profile_leave(&span);
 }
 
+static ISO_NOINLINE void get_timed(struct who who, int pe, struct sides s, size_t len, const char *from)
+{
+    const struct target t = {who.ctx, who.call, pe};
+    struct profile_span span = iso_target_count(PROFILE_GET, &t, s.source, len);
+    iso_target_copy(s.dest, from, len);
+    iso_profile_leave(&span);
+}
+
 static ISO_NOINLINE void get_slow(struct who who, int pe, struct sides s, size_t len, far_get *far, const char *from)
 {
     const struct target t = {who.ctx, who.call, pe};
-    if (s.dest != NULL && iso_target_is_counted(PROFILE_GET, &ISO->careful, &t, from, len))
+    if (s.dest == NULL || from == NULL || ISO->careful)
+        get_checked(who, pe, s, len, far);
+    else if (iso_target_is_counted(PROFILE_GET, &ISO->careful, &t, from, len))
         iso_target_copy(s.dest, from, len);
     else
-        get_checked(who, pe, s, len, far);
+        get_timed(who, pe, s, len, from);
 }
 
 /* By pointer a put is complete when the copy ends: waiting costs nothing. */
@@ -96,7 +116,7 @@ ISO_INLINE void get_by(const struct target *t, void *dest, const void *source, s
 
 static ISO_NOINLINE void p_checked(struct target t, void *dest, const void *value, size_t bytes)
 {
-    struct profile_span span = iso_target_count(PROFILE_P, &t, bytes);
+    struct profile_span span = iso_target_count(PROFILE_P, &t, dest, bytes);
     struct place to = iso_target_place(&t, dest, bytes, "dest");
     if (bytes <= 8)
         iso_check_aligned(t.call, "dest", dest, bytes);
@@ -130,7 +150,7 @@ static ISO_NOINLINE void p_slow(struct who who, int pe, struct sides s, size_t b
 
 static ISO_NOINLINE void g_checked(struct target t, void *value, const void *source, size_t bytes)
 {
-    struct profile_span span = iso_target_count(PROFILE_G, &t, bytes);
+    struct profile_span span = iso_target_count(PROFILE_G, &t, source, bytes);
     struct place from = iso_target_place(&t, source, bytes, "source");
     if (bytes <= 8)
         iso_check_aligned(t.call, "source", source, bytes);
@@ -307,14 +327,16 @@ static void get_blocks(const struct target *t, const struct strided *s, size_t b
 
 static void strided_put(const struct target *t, const struct strided *s, size_t bytes)
 {
-    struct profile_span span = iso_target_count(PROFILE_IPUT, t, times(times(s->bsize, s->nblocks), bytes));
+    size_t whole = times(times(s->bsize, s->nblocks), bytes);
+    struct profile_span span = iso_target_count(PROFILE_IPUT, t, s->dest, whole);
     put_blocks(t, s, bytes);
     iso_profile_leave(&span);
 }
 
 static void strided_get(const struct target *t, const struct strided *s, size_t bytes)
 {
-    struct profile_span span = iso_target_count(PROFILE_IGET, t, times(times(s->bsize, s->nblocks), bytes));
+    size_t whole = times(times(s->bsize, s->nblocks), bytes);
+    struct profile_span span = iso_target_count(PROFILE_IGET, t, s->source, whole);
     get_blocks(t, s, bytes);
     iso_profile_leave(&span);
 }

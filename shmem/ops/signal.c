@@ -69,7 +69,7 @@ static void put_signal_checked(const struct target *t, const struct message *m)
 
 static ISO_NOINLINE void put_signal_slow(const struct target *t, const struct message *m)
 {
-    struct profile_span span = iso_target_count(PROFILE_PUT_SIGNAL, t, m->len);
+    struct profile_span span = iso_target_count(PROFILE_PUT_SIGNAL, t, m->sig_addr, m->len);
     put_signal_checked(t, m);
     iso_profile_leave(&span);
 }
@@ -89,7 +89,7 @@ static void put_signal(const struct target *t, const struct message *m)
 
 static ISO_NOINLINE void signal_slow(struct target t, const uint64_t *sig_addr, uint64_t signal, int sig_op)
 {
-    struct profile_span span = iso_target_count(PROFILE_SIGNAL, &t, 8);
+    struct profile_span span = iso_target_count(PROFILE_SIGNAL, &t, sig_addr, 8);
     update_at(&t, place_signal(&t, sig_addr), signal, sig_op);
     iso_profile_leave(&span);
 }

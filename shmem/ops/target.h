@@ -68,10 +68,24 @@ ISO_INLINE bool iso_target_is_counted(enum profile_call call, const bool *odd, c
 {
     return near != NULL && !*odd && iso_profile_count(call, len, iso_target_pe(t));
 }
-ISO_INLINE struct profile_span iso_target_count(enum profile_call call, const struct target *t, size_t bytes)
+/* `addr`: what it writes first, of a put with a signal: the signal. A PE outside of the job counts nowhere: the call
+ * refuses it. */
+ISO_INLINE struct profile_span iso_target_count(enum profile_call call, const struct target *t, const void *addr,
+                                                size_t bytes)
 {
-    struct profile_span none = ISO_PROFILE_NONE;
-    return ISO->profile != NULL ? iso_profile_begin_to(call, bytes, t->ctx, t->pe) : none;
+    struct profile_span span;
+    span.block = NULL;
+    if (ISO->profile == NULL)
+        return span;
+    struct profile_block *b = iso_profile_block();
+    int pe = (unsigned)t->pe < (unsigned)t->ctx->n_pes ? iso_target_pe(t) : -1;
+    if (pe >= 0)
+        iso_profile_add_to(b, call, bytes, pe);
+    span = iso_profile_start_span(b, call, t->call, bytes);
+    span.pe = pe;
+    span.key = (uint64_t)(uintptr_t)addr;
+    span.more = call == PROFILE_PUT_SIGNAL ? 8 : bytes;
+    return span;
 }
 
 /* Bytes of n elements; what does not fit becomes SIZE_MAX, which no segment holds. */

@@ -3,7 +3,10 @@
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
 #include "../node/wait.h"
+#include "../state/alloc.h"
 #include "profile.h"
+#include "ranges.h"
+#include "trace.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -30,11 +33,14 @@ size_t iso_profile_sums_bytes(void)
     return sizeof(struct profile_sums) + (size_t)ISO->n_pes * sizeof(struct profile_peer);
 }
 
-static struct profile_block *first_block(struct profile *p) { return __atomic_load_n(&p->blocks, __ATOMIC_ACQUIRE); }
+struct profile_block *iso_profile_first_block(struct profile *p)
+{
+    return __atomic_load_n(&p->blocks, __ATOMIC_ACQUIRE);
+}
 
 static struct profile_block *find_block(struct profile *p)
 {
-    for (struct profile_block *b = first_block(p); b != NULL; b = b->next) {
+    for (struct profile_block *b = iso_profile_first_block(p); b != NULL; b = b->next) {
         uint32_t free_one = 0;
         if (__atomic_compare_exchange_n(&b->taken, &free_one, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
             return b;
@@ -45,10 +51,10 @@ static struct profile_block *find_block(struct profile *p)
     b->taken = 1;
     for (int i = 0; i < PROFILE_CALLS; i++) {
         b->calls[i].longest_pe = -1;
-        b->turns[i] = (struct profile_turn){1, PROFILE_EXACT};
+        b->turns[i] = (struct profile_turn){1, p->traces || p->range_push != NULL ? PROFILE_ALL : PROFILE_EXACT};
     }
-    b->next = first_block(p);
-    /* Release: pairs with the acquire of first_block; the block is seen whole. */
+    b->next = iso_profile_first_block(p);
+    /* Release: pairs with the acquire of iso_profile_first_block; the block is seen whole. */
     while (!__atomic_compare_exchange_n(&p->blocks, &b->next, b, false, __ATOMIC_RELEASE, __ATOMIC_ACQUIRE))
         continue;
     return b;
@@ -64,21 +70,68 @@ struct profile_block *iso_profile_take_block(void)
 
 bool iso_profile_is_asked(const struct env *env) { return env->profile[0] != '\0' && strcmp(env->profile, "0") != 0; }
 
+/* The processor's counter, where the system itself takes it for its clock, and so has found it to be even on all cores. */
+static bool has_counter(void)
+{
+    char name[32] = "";
+    FILE *clock = fopen("/sys/devices/system/clocksource/clocksource0/current_clocksource", "re");
+    bool known = clock != NULL && fgets(name, sizeof name, clock) != NULL &&
+                 (strcmp(name, "tsc\n") == 0 || strcmp(name, "arch_sys_counter\n") == 0);
+    if (clock != NULL)
+        fclose(clock);
+    return known;
+}
+
+uint64_t iso_profile_ticks(const struct profile *p)
+{
+#if defined(__x86_64__)
+    if (p->counts_ticks)
+        return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+    uint64_t ticks;
+    if (p->counts_ticks) {
+        __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+        return ticks;
+    }
+#else
+    (void)p;
+#endif
+    return iso_wait_now_ns();
+}
+
+void iso_profile_measure_clock(void)
+{
+    struct profile *p = ISO->profile;
+    uint64_t ticks = p != NULL ? iso_profile_ticks(p) - p->first_clock.ticks : 0;
+    if (ticks != 0)
+        p->ns_per_tick = (double)(iso_wait_now_ns() - p->first_clock.ns) / (double)ticks;
+}
+
 int iso_profile_start(void)
 {
     struct state *self = ISO;
-    if (!iso_profile_is_asked(self->env) && self->env->metrics[0] == '\0')
+    bool traces = iso_trace_is_asked(self->env), ranges = iso_ranges_are_asked(self->env);
+    bool counts = iso_profile_is_asked(self->env) || self->env->metrics[0] != '\0';
+    if (!counts && !traces && !ranges)
         return 0;
     struct profile *p = (struct profile *)calloc(1, sizeof *p);
     if (p == NULL || pthread_key_create(&p->key, give_block) != 0) {
-        log_error("shmem_init: there is no memory for the counters that SHMEM_PROFILE and SHMEM_METRICS ask for");
+        log_error("shmem_init: there is no memory for the counters that SHMEM_PROFILE, SHMEM_METRICS and SHMEM_TRACE ask for");
         free(p);
         return -ENOMEM;
     }
     p->began_ns = iso_wait_now_ns();
+    p->counts_ticks = has_counter();
+    p->ns_per_tick = 1;
+    p->first_clock = (struct trace_clock){iso_profile_ticks(p), p->began_ns};
+    p->counts = counts;
+    p->traces = traces;
+    p->trace_stops = true; /* until the end of the start */
+    if (ranges)
+        iso_ranges_start(p);
     self->profile = p;
     self->profile_life = p->began_ns << 20 | ((uintptr_t)p >> 4 & 0xffffe) | 1;
-    return 0;
+    return traces ? iso_trace_start(p) : 0;
 }
 
 void iso_profile_stop(void)
@@ -89,8 +142,9 @@ void iso_profile_stop(void)
     ISO->profile = NULL;
     ISO->profile_life = 0;
     pthread_key_delete(p->key); /* no thread gives a block back from here on */
-    for (struct profile_block *b = first_block(p), *next; b != NULL; b = next) {
+    for (struct profile_block *b = iso_profile_first_block(p), *next; b != NULL; b = next) {
         next = b->next;
+        iso_trace_close(b->trace);
         free(b);
     }
     free(p);
@@ -98,15 +152,48 @@ void iso_profile_stop(void)
 
 /* ---- time ---- */
 
-uint64_t iso_profile_clock(void) { return iso_wait_now_ns(); }
+static void open_trace(struct profile *p, struct profile_block *b)
+{
+    __atomic_store_n(&b->trace, iso_trace_open(p), __ATOMIC_RELEASE); /* pairs with iso_trace_finish */
+}
+
+uint64_t iso_profile_begin_timed(struct profile_block *block, enum profile_call call, const char *name)
+{
+    struct profile *p = ISO->profile;
+    if (p->range_push != NULL && call != PROFILE_TEST) /* tests are made in loops */
+        (void)p->range_push(iso_call_name(name));
+    if (p->traces && block->trace == NULL)
+        open_trace(p, block);
+    return iso_profile_ticks(p);
+}
+
+static void trace_call(const struct profile_span *span, uint64_t now)
+{
+    struct trace_event e = {.begin = span->began,
+                            .ticks = now - span->began,
+                            .bytes = span->bytes,
+                            .key = span->key,
+                            .more = span->more,
+                            .what = trace_what(span->pe, span->call, 0)};
+    if (span->call == PROFILE_HEAP)
+        e.key = iso_alloc_stats(ISO->alloc).used;
+    iso_trace_add(span->block->trace, span->name, &e);
+}
 
 /* A call that was not timed comes here when it has waited. A wait has counted itself, and stands for no other call. */
 void iso_profile_end_timed(struct profile_span span)
 {
     struct profile_count *c = &span.block->calls[span.call];
-    uint64_t waited = c->waited_ns - span.waited_ns, rest = 0;
-    if (span.began_ns != 0) {
-        uint64_t ns = iso_wait_now_ns() - span.began_ns;
+    const struct profile *p = ISO->profile;
+    uint64_t now = span.began != 0 ? iso_profile_ticks(p) : 0, waited = c->waited_ns - span.waited_ns, rest = 0;
+    if (now != 0 && span.block->trace != NULL && span.call != PROFILE_TEST)
+        trace_call(&span, now);
+    if (now != 0 && p->range_pop != NULL && span.call != PROFILE_TEST)
+        (void)p->range_pop();
+    if (!p->counts)
+        return;
+    if (now != 0) {
+        uint64_t ns = (uint64_t)((double)(now - span.began) * p->ns_per_tick);
         rest = (ns > waited ? ns - waited : 0) * (waited == 0 ? span.weight : 1);
     }
     iso_profile_add(&c->ns, rest);
@@ -116,12 +203,42 @@ void iso_profile_end_timed(struct profile_span span)
     iso_profile_add(&span.row->waited_ns, waited);
 }
 
-void iso_profile_wait(uint64_t ns, int pe)
+static void trace_wait(struct trace_thread *t, const struct wait *wait, uint64_t ns, int pe)
+{
+    const struct profile *p = ISO->profile;
+    uint64_t ticks = (uint64_t)((double)ns / p->ns_per_tick);
+    const struct trace_event e = {.begin = iso_profile_ticks(p) - ticks,
+                                  .ticks = ticks,
+                                  .key = (uint64_t)(uintptr_t)wait->addr,
+                                  .more = 8,
+                                  .what = trace_what(pe, TRACE_KIND_WAIT, 0)};
+    iso_trace_add(t, wait->call, &e);
+}
+
+void iso_profile_kernel_wait(const char *call, int pe, uint64_t ns)
+{
+    struct profile *p = ISO->profile;
+    struct profile_block *b = p != NULL ? iso_profile_block() : NULL;
+    if (b != NULL && p->traces && b->trace == NULL)
+        open_trace(p, b);
+    if (b == NULL || b->trace == NULL)
+        return;
+    uint64_t ticks = (uint64_t)((double)ns / p->ns_per_tick);
+    const struct trace_event e = {
+        .begin = iso_profile_ticks(p) - ticks, .ticks = ticks, .what = trace_what(pe, TRACE_KIND_KERNEL, 0)};
+    iso_trace_add(b->trace, call, &e);
+}
+
+void iso_profile_wait(const struct wait *wait, uint64_t ns, int pe)
 {
     if (ISO->life != LIFE_RUNNING) /* the number of PEs may not be known yet */
         return;
     struct profile_block *b = iso_profile_block();
     struct profile_count *c = &b->calls[b->current];
+    if (ISO->profile->traces && b->trace == NULL) /* a call that is not counted itself */
+        open_trace(ISO->profile, b);
+    if (b->trace != NULL)
+        trace_wait(b->trace, wait, ns, pe);
     iso_profile_add(&c->ns, ns);
     iso_profile_add(&c->waited_ns, ns);
     if (ns <= c->longest_ns)
@@ -247,7 +364,7 @@ void iso_profile_sum(struct profile_sums *sum)
     memset(sum, 0, iso_profile_sums_bytes());
     for (int i = 0; i < PROFILE_CALLS; i++)
         sum->calls[i].longest_pe = -1;
-    for (const struct profile_block *b = first_block(ISO->profile); b != NULL; b = b->next) {
+    for (const struct profile_block *b = iso_profile_first_block(ISO->profile); b != NULL; b = b->next) {
         for (int i = 0; i < PROFILE_CALLS; i++)
             add_calls(&sum->calls[i], &b->calls[i]);
         for (int i = 0; i < PROFILE_CELLS; i++)

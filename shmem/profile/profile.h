@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* Counters of SHMEM_PROFILE and SHMEM_METRICS: calls, bytes, time and waits of this PE, by call, by peer and by
- * algorithm. Each thread has a block of its own. Its words have one writer, the thread, with relaxed stores; the page and
- * the metrics file read them by relaxed loads and add the blocks up: counts that a reader misses are in its next look.
+/* The hooks of calls, one place in each call, and the counters of SHMEM_PROFILE and SHMEM_METRICS: calls, bytes, time and
+ * waits of this PE, by call, by peer and by algorithm. Each thread has a block of its own. Its words have one writer, the
+ * thread, with relaxed stores; the page and the metrics file read them by relaxed loads and add the blocks up: counts that
+ * a reader misses are in its next look.
  *
  * Off, ISO->profile is NULL, and puts, gets and atomics do not ask for it: state.odd_words and state.odd_memory, which
  * they test anyway, send them to their slow half, where it is asked for.
  *
  * Time: the first PROFILE_EXACT short calls of a kind are timed, then one in PROFILE_STEP, which stands for them all.
- * A wait that outlasts its spinning is timed always. Kernels count nothing: what the host enqueues and what the proxy
- * executes for them is counted, each as any call. Used by ops/, node/wait.c and coll/; above it page.c, metrics.c. */
+ * A wait that outlasts its spinning is timed always. Where calls are traced (trace.h) or named for tools (ranges.h), all
+ * of them are timed, and what these two do stands beside the clock. Kernels count nothing: what the host enqueues and what
+ * the proxy executes for them is counted, each as any call. Used by ops/, node/wait.c and coll/; above it page.c,
+ * metrics.c. */
 #ifndef ISO_PROFILE_H
 #define ISO_PROFILE_H
 
+#include "../../bootstrap/trace_file.h"
 #include "../state/pe_state.h"
 
 #define ISO_PROFILE_CALLS(X)                                      \
@@ -32,6 +36,7 @@
     X(QUIET, "quiet")                                             \
     X(BARRIER, "barrier")                                         \
     X(COLLECTIVE, "collective")                                   \
+    X(HEAP, "heap")                                               \
     X(STREAM, "on_stream") /* enqueued */                         \
     X(LAUNCH, "launch")                                           \
     X(GRAPH, "graph_launch")                                      \
@@ -45,6 +50,7 @@ enum profile_call {
 enum { PROFILE_FIRST_TO = PROFILE_PUT, PROFILE_TO_CALLS = PROFILE_SIGNAL - PROFILE_PUT + 1 };
 extern const char *const iso_profile_names[PROFILE_CALLS];
 
+#define PROFILE_ALL UINT32_MAX
 enum {
     PROFILE_EXACT = 64,
     PROFILE_STEP = 512,
@@ -72,7 +78,7 @@ struct profile_peer {
 /* Of the calls of a kind, the thread's own. */
 struct profile_turn {
     uint32_t left;  /* short calls up to the next that is timed, that one counted; 1 or more */
-    uint32_t exact; /* calls that are still all timed */
+    uint32_t exact; /* calls that are still all timed; PROFILE_ALL: for ever */
 };
 struct profile_row {
     char name[PROFILE_NAME_BYTES]; /* "reduce twoshot"; empty: free */
@@ -91,6 +97,7 @@ struct profile_block {
     uint32_t taken; /* atomic: a thread has it; that of a thread which ended is another's later, its counts stay */
     uint32_t current; /* enum profile_call; the thread's own */
     struct profile_turn turns[PROFILE_CALLS];
+    struct trace_thread *trace; /* NULL: not traced; the thread's own */
     struct profile_count calls[PROFILE_CALLS];
     struct profile_row cells[PROFILE_CELLS];
     uintptr_t keys[PROFILE_CELLS]; /* the algorithm and the team; the thread's own, as is what follows */
@@ -113,6 +120,17 @@ struct profile {
     struct profile_block *blocks; /* atomic; grows at the front */
     pthread_key_t key;            /* gives blocks of threads that end back */
     struct metrics *metrics;      /* metrics.c; NULL: no file is written */
+    bool counts;                  /* SHMEM_PROFILE or SHMEM_METRICS: times are added up */
+    bool counts_ticks;            /* the clock is the processor's, and takes half as long as the system's */
+    double ns_per_tick;           /* of the clock */
+    struct trace_clock first_clock;
+    bool traces, trace_stops; /* SHMEM_TRACE; no new file is made: atomic */
+    int trace_threads;        /* files so far; atomic */
+    uint32_t trace_events;    /* of a file */
+    struct trace_sync syncs[TRACE_SYNCS];
+    struct trace_segment segments[TRACE_SEGMENTS];
+    int (*range_push)(const char *name); /* ranges.h; NULL: no tool wants them */
+    int (*range_pop)(void);
 };
 
 /* This thread's block, and whose it is. Initial-exec: a put cannot afford the call of the other models; it is 16 bytes
@@ -124,6 +142,7 @@ struct profile_mine {
 extern _Thread_local struct profile_mine iso_profile_mine __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
 bool iso_profile_is_asked(const struct env *env); /* SHMEM_PROFILE; alike on all PEs */
+void iso_profile_measure_clock(void); /* at the end of the start; no-op where nothing is counted */
 int iso_profile_start(void); /* 0, or -ENOMEM after a sentence; no-op where no variable asks for it */
 void iso_profile_stop(void);
 struct profile_block *iso_profile_take_block(void);
@@ -148,17 +167,20 @@ ISO_INLINE void iso_profile_add(uint64_t *word, uint64_t value) /* one writer */
     __atomic_store_n(word, *word + value, __ATOMIC_RELAXED);
 }
 
-/* One call in progress, on the stack. block NULL: nothing is counted. */
+/* One call in progress, on the stack. block NULL: nothing is counted. What stands behind weight is for the trace. */
 struct profile_span {
     struct profile_block *block;
-    uint64_t began_ns;  /* 0: not timed */
+    uint64_t began;     /* of the clock; 0: not timed */
     uint64_t waited_ns; /* of calls of this kind before */
     struct profile_row *row; /* of a collective, else NULL */
     uint32_t call, before;
     uint32_t weight; /* calls that it stands for */
+    int pe;          /* world PE of the other side, -1: none */
+    const char *name;
+    uint64_t bytes, key, more; /* as in struct trace_event */
 };
-#define ISO_PROFILE_NONE {NULL, 0, 0, NULL, 0, 0, 0}
-ISO_COLD uint64_t iso_profile_clock(void);
+uint64_t iso_profile_ticks(const struct profile *p);
+ISO_COLD uint64_t iso_profile_begin_timed(struct profile_block *block, enum profile_call call, const char *name);
 ISO_COLD void iso_profile_end_timed(struct profile_span span); /* by value: a span lies in registers until here */
 /* A collective. key: the address of what only its algorithm has, a multiple of 16, or of something longer. */
 struct profile_what {
@@ -166,6 +188,7 @@ struct profile_what {
     uintptr_t key;
     int slot; /* of the team; -1: none */
     size_t bytes;
+    const char *name; /* of the call */
 };
 ISO_INLINE unsigned iso_profile_team(int slot)
 {
@@ -190,40 +213,53 @@ ISO_INLINE struct profile_row *iso_profile_row(struct profile_block *block, stru
         iso_profile_add(&row->bytes, what.bytes);
     return row;
 }
+#define TRACE_KERNEL_NS 50000u /* a shorter wait of a kernel is not traced */
+/* A piece of a kernel's wait for `pe`, which ends now, in the events of the calling thread. */
+ISO_COLD void iso_profile_kernel_wait(const char *call, int pe, uint64_t ns);
 /* A wait of this thread is over that has lasted so long: by wait.c. */
-ISO_COLD void iso_profile_wait(uint64_t ns, int pe);
+struct wait;
+ISO_COLD void iso_profile_wait(const struct wait *wait, uint64_t ns, int pe);
+struct profile_block *iso_profile_first_block(struct profile *p);
 
 /* It is the turn of a short call to be timed: how many it stands for. */
 ISO_INLINE uint32_t iso_profile_turn(struct profile_turn *turn)
 {
     uint32_t weight = turn->exact > 0 ? 1 : PROFILE_STEP;
-    turn->exact -= turn->exact > 0;
+    turn->exact -= turn->exact - 1 < PROFILE_EXACT; /* PROFILE_ALL stays */
     turn->left = turn->exact > 0 ? 1 : PROFILE_STEP;
     return weight;
 }
-ISO_INLINE struct profile_span iso_profile_start_span(struct profile_block *b, enum profile_call call, size_t bytes)
+ISO_INLINE struct profile_span iso_profile_start_span(struct profile_block *b, enum profile_call call, const char *name,
+                                                      size_t bytes)
 {
-    struct profile_span span = {b, 0, b->calls[call].waited_ns, NULL, (uint32_t)call, b->current, 1};
+    struct profile_span span = {.block = b,
+                                .waited_ns = b->calls[call].waited_ns,
+                                .call = (uint32_t)call,
+                                .before = b->current,
+                                .weight = 1,
+                                .pe = -1,
+                                .name = name,
+                                .bytes = bytes};
     b->current = (uint32_t)call;
     if (ISO_UNLIKELY(bytes >= PROFILE_LONG_BYTES)) {
-        span.began_ns = iso_profile_clock();
+        span.began = iso_profile_begin_timed(b, call, name);
     } else if (ISO_UNLIKELY(--b->turns[call].left == 0)) {
         span.weight = iso_profile_turn(&b->turns[call]);
-        span.began_ns = iso_profile_clock();
+        span.began = iso_profile_begin_timed(b, call, name);
     }
     return span;
 }
-ISO_INLINE struct profile_span iso_profile_begin(enum profile_call call, size_t bytes)
+ISO_INLINE struct profile_span iso_profile_begin(enum profile_call call, const char *name, size_t bytes)
 {
     struct profile_block *b = iso_profile_block();
     iso_profile_add(&b->calls[call].count, 1);
     iso_profile_add(&b->calls[call].bytes, bytes);
-    return iso_profile_start_span(b, call, bytes);
+    return iso_profile_start_span(b, call, name, bytes);
 }
 /* A collective. span.row NULL: its cell is to be made, by iso_profile_new_row. */
 ISO_INLINE struct profile_span iso_profile_begin_row(struct profile_what what)
 {
-    struct profile_span span = iso_profile_start_span(iso_profile_block(), what.call, what.bytes);
+    struct profile_span span = iso_profile_start_span(iso_profile_block(), what.call, what.name, what.bytes);
     span.row = iso_profile_row(span.block, what);
     return span;
 }
@@ -247,26 +283,21 @@ ISO_INLINE bool iso_profile_count(enum profile_call call, size_t bytes, int pe)
     iso_profile_add_to(b, call, bytes, pe);
     return true;
 }
-/* iso_profile_begin towards world PE `pe`; one outside of the job counts nowhere, the call refuses it. */
-ISO_INLINE struct profile_span iso_profile_begin_to(enum profile_call call, size_t bytes, const struct ctx *ctx, int pe)
-{
-    struct profile_block *b = iso_profile_block();
-    if ((unsigned)pe < (unsigned)ctx->n_pes)
-        iso_profile_add_to(b, call, bytes, ctx == &ISO->ctx_default ? pe : ctx->world_of[pe]);
-    return iso_profile_start_span(b, call, bytes);
-}
 ISO_INLINE void iso_profile_end(const struct profile_span *span)
 {
     span->block->current = span->before;
-    if (ISO_UNLIKELY((span->began_ns != 0) | (span->block->calls[span->call].waited_ns != span->waited_ns)))
+    if (ISO_UNLIKELY((span->began != 0) | (span->block->calls[span->call].waited_ns != span->waited_ns)))
         iso_profile_end_timed(*span);
 }
 
 /* The same for calls that are made whether calls are counted or not. */
-ISO_INLINE struct profile_span iso_profile_enter(enum profile_call call, size_t bytes)
+ISO_INLINE struct profile_span iso_profile_enter(enum profile_call call, const char *name, size_t bytes)
 {
-    struct profile_span none = ISO_PROFILE_NONE;
-    return ISO_UNLIKELY(ISO->profile != NULL) ? iso_profile_begin(call, bytes) : none;
+    struct profile_span span;
+    span.block = NULL; /* alone: off, nothing else is read, and nothing else is stored */
+    if (ISO_UNLIKELY(ISO->profile != NULL))
+        span = iso_profile_begin(call, name, bytes);
+    return span;
 }
 ISO_INLINE void iso_profile_leave(const struct profile_span *span)
 {

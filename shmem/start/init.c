@@ -13,6 +13,7 @@
 #include "../memory/memory.h"
 #include "../profile/page.h"
 #include "../profile/profile.h"
+#include "../profile/trace.h"
 #include "../node/channel.h"
 #include "../node/wait.h"
 #include "../transport/order.h"
@@ -62,6 +63,7 @@ static void at_exit(int status, void *arg)
         if (self->thread_level == SHMEM_THREAD_MULTIPLE) {
             complete_all("shmem_finalize");
             iso_page_print("shmem_finalize");
+            iso_trace_finish("shmem_finalize");
             iso_metrics_stop();
             iso_quiet(&self->ctx_words); /* flags of the barrier: no transport stops here */
             iso_device_stop();
@@ -219,6 +221,8 @@ static int start_locked(const shmemx_init_attr_t *attr, int requested, int *prov
     self->init_count = 1;
     set_life(LIFE_RUNNING);
     iso_metrics_start();
+    iso_profile_measure_clock();
+    iso_trace_begin("shmem_init");
     iso_info_print_at_start();
     iso_variables_warn();
     return 0;
@@ -314,6 +318,7 @@ static void finalize(const char *call)
     if (--self->init_count > 0)
         return;
     iso_page_print(call);
+    iso_trace_finish(call);
     iso_device_stop(); /* collective: while barriers still work */
     self->left_at = (uint32_t)self->world.slot.seq;
     set_life(LIFE_ENDING);

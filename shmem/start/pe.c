@@ -15,6 +15,7 @@
 #include "../node/node_socket.h"
 #include "../node/flight.h"
 #include "../profile/profile.h"
+#include "../profile/trace.h"
 #include "start_times.h"
 #include "../ops/lock.h"
 
@@ -107,6 +108,7 @@ static int fill_row(struct row *row)
     row->begun_us = iso_start_times_begun();
     row->debug = self->debug;
     row->profile = iso_profile_is_asked(self->env);
+    row->trace = iso_trace_is_asked(self->env);
     row->coll_hash = hash_bytes((const unsigned char *)self->env->coll, strlen(self->env->coll));
     row->has_rdma = iso_network_has_rdma();
     row->transport_hash = hash_bytes((const unsigned char *)self->env->transport, strlen(self->env->transport));
@@ -170,6 +172,11 @@ static int check_settings(const struct row *rows)
         if (rows[pe].profile != mine->profile) {
             log_error("shmem_init: SHMEM_PROFILE is %s on pe %d and %s on this PE; set it for all PEs or for none",
                       rows[pe].profile != 0 ? "set" : "empty", pe, mine->profile != 0 ? "set" : "empty");
+            return -EINVAL;
+        }
+        if (rows[pe].trace != mine->trace) {
+            log_error("shmem_init: SHMEM_TRACE is %s on pe %d and %s on this PE; set it for all PEs or for none",
+                      rows[pe].trace != 0 ? "set" : "empty", pe, mine->trace != 0 ? "set" : "empty");
             return -EINVAL;
         }
         if (rows[pe].debug != mine->debug) {

@@ -160,6 +160,26 @@ static void part(void)
     shmem_barrier_all();
 }
 
+static void put_to_next(int n)
+{
+    for (int i = 0; i < n; i++)
+        shmem_putmem(self.block, self.block + BYTES / 2, 8, (self.pe + 1) % self.n);
+}
+
+static void put_many(void)
+{
+    put_to_next(2000);
+    shmem_barrier_all();
+}
+
+static void be_killed(void)
+{
+    put_to_next(100);
+    if (self.pe == self.n - 1)
+        raise(SIGKILL);
+    shmem_barrier_all();
+}
+
 static void put_wrongly(void)
 {
     shmem_barrier_all();
@@ -184,6 +204,8 @@ static const struct illness {
     {"locks", cross_locks},      /* PE 0 and 1 each wait for the lock that the other one holds */
     {"lost", lose_signal},       /* PE 1 waits for a signal that no PE sends */
     {"far", send_far},           /* small puts to the other half of the PEs, 20 between two quiets */
+    {"puts", put_many},          /* 2000 small puts to the next PE */
+    {"killed", be_killed},       /* the last PE, by SIGKILL behind 100 puts; the others wait */
     {"apart", part},             /* as differs, and the last PE waits for a signal that no PE sends */
     {"wrong", put_wrongly},      /* the last PE puts to PE 99 */
     {"node", die_with_node},     /* the upper half of the PEs, which is a node, dies */
