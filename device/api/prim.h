@@ -134,6 +134,8 @@ struct prim_named {
  * prim_fence_full()                     earlier stores are visible everywhere before later loads are done (quiet)
  *
  * prim_load16(p) prim_store16(p, v)     16 bytes, not atomic
+ * prim_load16_odd(p)                    the same at any address; the aligned 16 bytes about an end may be read whole
+ * prim_copies_odd_by_words()            whether the copies below are narrow where ends are misaligned to each other
  * prim_copy(g, dest, source, bytes)     the whole group copies; no overlap; any alignment; not a synchronisation
  * prim_copy_put(g, dest, source, bytes) the same towards a peer's memory: stores that leave early and cache nothing
  * prim_copy_get(g, dest, source, bytes) the same from a peer's memory: loads never answered by a stale cache
@@ -235,6 +237,10 @@ PRIM_FN void prim_stream_pass(void) {}
 /* Before a loop of few turns, of which nothing may be left: over an array that must be in registers. */
 #ifndef PRIM_UNROLL
 #define PRIM_UNROLL
+#endif
+/* Before a loop that stays one, since what it holds is long. */
+#ifndef PRIM_ROLLED
+#define PRIM_ROLLED
 #endif
 
 /* Behind an array whose elements are set and read under the same conditions: a CPU's compiler may not see that they are

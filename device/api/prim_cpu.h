@@ -357,6 +357,8 @@ PRIM_FN struct prim_vec16 prim_load16(const void *p)
     __builtin_memcpy(&v, p, sizeof(v));
     return v;
 }
+PRIM_FN struct prim_vec16 prim_load16_odd(const void *p) { return prim_load16(p); }
+PRIM_FN bool prim_copies_odd_by_words(void) { return true; } /* it does not; so that the other way runs here, too */
 PRIM_FN void prim_store16(void *p, struct prim_vec16 v) { __builtin_memcpy(p, &v, sizeof(v)); }
 
 /* The part of a copy that the calling thread makes: a slice of whole cache lines. */

@@ -39,6 +39,7 @@ static __device__ __forceinline__ uint64_t __ldg(const uint64_t *p) { return __n
 #define PRIM_COLD_FN static __device__ __noinline__ __attribute__((unused))
 #define PRIM_RESTRICT __restrict__
 #define PRIM_UNROLL _Pragma("unroll")
+#define PRIM_ROLLED _Pragma("unroll 1")
 #define PRIM_WAIT_FOR_WORD _Pragma("unroll 8")
 #define PRIM_WAIT_FOR_LINES _Pragma("unroll 1")
 
@@ -325,6 +326,7 @@ PRIM_FN void prim_signal_u64(struct prim_group g, uint64_t *flag, uint64_t value
 /* ---- copies ---- */
 
 #define PRIM_GIVES_COPY
+#include "odd_device.h"
 PRIM_FN struct prim_vec16 prim_load16(const void *p)
 {
     struct prim_vec16 v;
@@ -394,6 +396,15 @@ PRIM_FN void prim_expect_load(const void *p)
 /* From the first-level cache, until the next acquire invalidates that. */
 #define PRIM_HAS_LOAD_LAZY
 PRIM_CUDA_LOAD(prim_load_lazy_u64, uint64_t, "global.u64", "l")
+
+PRIM_FN struct prim_vec16 prim_load16_odd(const void *p)
+{
+    unsigned shift = (unsigned)(uintptr_t)p & 15u;
+    const char *at = (const char *)p - shift;
+    return prim_odd_vec(prim_load16(at), prim_load16(at + (shift != 0 ? 16 : 0)), shift);
+}
+/* prim_copy and its relatives take the widest words that both ends have in common. */
+PRIM_FN bool prim_copies_odd_by_words(void) { return true; }
 
 /* How the two ends of a copy are accessed. A load from a peer must not be answered by the first-level cache, which no
  * peer's store invalidates: relaxed loads of system scope pass it by, and travel as vectors all the same. */

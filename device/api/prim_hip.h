@@ -36,6 +36,7 @@ extern "C" int hipLaunchKernel(const void *, dim3, dim3, void **, size_t, struct
 #endif
 #define PRIM_RESTRICT __restrict__
 #define PRIM_UNROLL _Pragma("unroll")
+#define PRIM_ROLLED _Pragma("unroll 1")
 #define PRIM_WAIT_FOR_WORD _Pragma("unroll 8")
 #define PRIM_WAIT_FOR_LINES _Pragma("unroll 1")
 /* A source may say fewer before its includes, and get more registers. */
@@ -461,6 +462,13 @@ PRIM_FN prim_hip_vec prim_hip_load_any(const char *p)
     __builtin_memcpy(&v, p, 16);
     return v;
 }
+PRIM_FN struct prim_vec16 prim_load16_odd(const void *p)
+{
+    struct prim_vec16 v;
+    __builtin_memcpy(&v, p, 16);
+    return v;
+}
+PRIM_FN bool prim_copies_odd_by_words(void) { return false; }
 PRIM_FN void prim_hip_store_any(char *p, prim_hip_vec v) { __builtin_memcpy(p, &v, 16); }
 
 /* The data leaves early and is not kept in the caches. The fence before the flag writes back what they keep all the

@@ -43,7 +43,7 @@ PRIM_FN int exchange_push(const struct isod_stream_coll *a)
         char *dest = w.dest + (uint64_t)(uint32_t)a->h.my_pe * w.dest_stride;
         for (uint32_t i = waves.first; i <= isod_coll_others(&c); i += waves.stride) {
             int32_t to = isod_coll_other(&c, i);
-            isod_wave_put(&c, a, to, dest, w.source + (uint64_t)(uint32_t)to * w.source_stride, p);
+            isod_wave_push(&c, a, to, dest, w.source + (uint64_t)(uint32_t)to * w.source_stride, p);
         }
         isod_coll_begin_epoch(&c);
         isod_coll_sync(&c);

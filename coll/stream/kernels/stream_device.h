@@ -8,7 +8,9 @@
 #ifndef ISO_STREAM_DEVICE_H
 #define ISO_STREAM_DEVICE_H
 
-#include "place_stream.h"
+#include "place_stream.h" /* first */
+
+#include "../../../device/api/odd_device.h"
 
 /* ---- parts ---- */
 
@@ -224,6 +226,42 @@ PRIM_FN void isod_wave_put(struct isod_coll *c, const struct isod_stream_coll *a
         name = isod_place_name(c->h.world, isod_place_sent(c, to, 0)) + (dest - a->dest);
     isod_coll_put_at(c, prim_group_wave(), to, distance != ISOD_BY_RING ? dest + distance + p.at : (char *)0,
                      name + p.at, source + p.at, p.bytes);
+}
+
+/* A wave's put between ends that are misaligned to each other: whole vectors all the same, but for less than two at
+ * each end. */
+#define ISOD_ODD 2 /* vectors of a thread under way at once: more of them cost those who call it their registers */
+PRIM_CALL_FN void isod_wave_put_odd(char *dest, const char *source, uint64_t bytes)
+{
+    struct prim_odd_body b = prim_odd_body_of((uintptr_t)dest, (uintptr_t)source, bytes);
+    uint32_t rank = prim_rank(prim_group_wave()), size = prim_size(prim_group_wave());
+    for (uint64_t i = rank; i < b.count; i += ISOD_ODD * (uint64_t)size) {
+        struct prim_vec16 v[ISOD_ODD] PRIM_UNSET;
+        PRIM_UNROLL
+        for (uint32_t k = 0; k < ISOD_ODD; k++)
+            if (i + k * size < b.count)
+                v[k] = prim_load16_odd(source + b.head + (i + k * size) * 16);
+        PRIM_UNROLL
+        for (uint32_t k = 0; k < ISOD_ODD; k++)
+            if (i + k * size < b.count)
+                prim_store16(dest + b.head + (i + k * size) * 16, v[k]);
+    }
+    for (uint64_t i = rank; i < bytes - b.count * 16; i += size) {
+        uint64_t at = i < b.head ? i : i + b.count * 16;
+        dest[at] = source[at];
+    }
+}
+/* isod_wave_put, for ends that are misaligned to each other too. */
+PRIM_FN void isod_wave_push(struct isod_coll *c, const struct isod_stream_coll *a, int32_t to, char *dest,
+                            const char *source, struct isod_part p)
+{
+    int64_t distance = to < ISOD_STREAM_MEMBERS ? isod_table_dest()[to] : ISOD_BY_RING;
+    char *there = dest + (distance != ISOD_BY_RING ? distance : 0) + p.at;
+    bool odd = (((uintptr_t)there ^ (uintptr_t)(source + p.at)) & 15) != 0 && p.bytes >= 64;
+    if (prim_copies_odd_by_words() && odd && distance != ISOD_BY_RING)
+        isod_wave_put_odd(there, source + p.at, p.bytes);
+    else
+        isod_wave_put(c, a, to, dest, source, p);
 }
 
 /* source + m * stride into the stage of each other member m, `bytes` that fit there; in a staged epoch. */
