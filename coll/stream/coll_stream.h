@@ -202,8 +202,8 @@ int iso_norm_run_staged(const struct stream_call *c, const struct select_algorit
 struct select_table *iso_stream_table_open(const struct gpu_info *device);
 /* Without variables and files; NULL: likewise. */
 struct select_table *iso_stream_table_built_in(const struct gpu_info *device);
-/* The algorithm's kernel of sums that does the call, or NULL. */
-gpu_kernel iso_stream_sum_of(const struct select_algorithm *a, const struct select_facts *f);
+/* The algorithm's kernel that does the call, a reduction: of sums of the type or of any; or NULL. */
+gpu_kernel iso_stream_reduction(const struct select_algorithm *a, const struct select_facts *f);
 /* The same on all members. NULL algorithm: no row can do it, which happens for alltoallv without a reachable dest and
  * with engines asked for alone. */
 struct select_choice iso_stream_choose(const struct select_table *table, const struct select_facts *f);

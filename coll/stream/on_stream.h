@@ -111,8 +111,8 @@ enum isod_scaling { ISOD_SCALING_NONE, ISOD_SCALING_TIMES, ISOD_SCALING_BY_MEMBE
     /* Two-shot: a part each, its result to all, by LL. allreduce. */                                      \
     X(reduce_twoshot_ll, ISOD_NEEDS_DIRECT, SUM)                                                           \
     /* The same by LL128. */                                                                               \
-    X(reduce_ll128, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES, SUM)                                       \
-    X(reduce_twoshot_ll128, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES, SUM)                               \
+    X(reduce_ll128, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES, ALL)                                       \
+    X(reduce_twoshot_ll128, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES, ALL)                               \
     /* All are here; each member reads all; all have read. allreduce, reducescatter. */                    \
     X(reduce_read, ISOD_NEEDS_DIRECT | ISOD_NEEDS_SOURCE | ISOD_NEEDS_APART, SUM)                          \
     /* All are here; reads a part of all and stores its result to all; all have done it. allreduce. */     \

@@ -114,9 +114,7 @@ static int run_move(const struct stream_call *c, const struct select_algorithm *
 
 static int run_reduce(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape)
 {
-    const struct select_facts *f = &c->facts;
-    gpu_kernel sum = iso_stream_sum_of(a, f);
-    return iso_stream_launch(c, sum != NULL ? sum : a->any, shape, true);
+    return iso_stream_launch(c, iso_stream_reduction(a, &c->facts), shape, true);
 }
 
 /* Loads and stores, where pointers reach what peers touch; on that the members agree. */
@@ -156,6 +154,7 @@ static int run_reduce_spans(const struct stream_call *c, const struct select_alg
 #define MOVE(kernel, bytes, fits) KERNEL(kernel, bytes, fits, run_move), .move = isod_stream_##kernel##_kernel
 #define SUMS(kernel, bytes, fits) KERNEL(kernel, bytes, fits, run_reduce), .sums = kernel##_sums
 #define SCALED(kernel, bytes, fits) SUMS(kernel, bytes, fits), .scales = true
+#define LINES(kernel, fits) SCALED(kernel, 8, fits), .any = isod_stream_##kernel##_any_kernel
 #define BROUGHT(kernel, per_thread) \
     .needs = (NEEDS_##kernel) & ~(unsigned)ISOD_NEEDS_SOURCE, .bytes = per_thread, .run = run_reduce_brought, \
     .sums = kernel##_sums, .scales = true
@@ -182,9 +181,9 @@ static const struct select_algorithm algorithms[] = {
      .why = "one hop, data and flag in one store"},
     {SHMEMX_ALLREDUCE,     "twoshot_ll",    SUMS(reduce_twoshot_ll, 16, fits_twoshot_ll),
      .why = "two hops of LL, a part each to reduce"},
-    {SHMEMX_ALLREDUCE,     "ll128",         SCALED(reduce_ll128, 8, fits_ll128),
+    {SHMEMX_ALLREDUCE,     "ll128",         LINES(reduce_ll128, fits_ll128),
      .why = "one hop, 120 bytes and their flag in one store"},
-    {SHMEMX_ALLREDUCE,     "twoshot_ll128", SCALED(reduce_twoshot_ll128, 8, fits_twoshot_ll128),
+    {SHMEMX_ALLREDUCE,     "twoshot_ll128", LINES(reduce_twoshot_ll128, fits_twoshot_ll128),
      .why = "two hops of LL128, a part each to reduce"},
     {SHMEMX_ALLREDUCE,     "read",          SCALED(reduce_read, 64, NULL),
      .why = "each member reads all sources, whole data"},
@@ -203,7 +202,7 @@ static const struct select_algorithm algorithms[] = {
 
     {SHMEMX_REDUCESCATTER, "ll",            ALL(reduce_ll, 16, fits_ll),
      .why = "one hop, data and flag in one store"},
-    {SHMEMX_REDUCESCATTER, "ll128",         SCALED(reduce_ll128, 8, fits_ll128),
+    {SHMEMX_REDUCESCATTER, "ll128",         LINES(reduce_ll128, fits_ll128),
      .why = "one hop, 120 bytes and their flag in one store"},
     {SHMEMX_REDUCESCATTER, "read",          SCALED(reduce_read, 64, NULL),
      .why = "each member reads its block of all sources"},

@@ -88,7 +88,7 @@ static bool can(const struct select_entry *e, const struct select_facts *f)
         return false;
 
     /* There has to be a kernel for the type and the operator. */
-    bool combines = a->sums == NULL || a->any != NULL || iso_stream_sum_of(a, f) != NULL;
+    bool combines = (a->sums == NULL && a->any == NULL) || iso_stream_reduction(a, f) != NULL;
     return combines && (a->engines || !f->engines);
 }
 

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* The kernel that sums, and the launch of one kernel of a collective on a stream. Called by the algorithms:
+/* The kernel of a reduction, and the launch of one kernel of a collective on a stream. Called by the algorithms:
  * stream_algorithm.c, stream_list.c and coll_engine.c. */
 #include "../../bootstrap/log.h"
 #include "coll_stream.h"
 
-gpu_kernel iso_stream_sum_of(const struct select_algorithm *a, const struct select_facts *f)
+gpu_kernel iso_stream_reduction(const struct select_algorithm *a, const struct select_facts *f)
 {
     bool sums = f->op == SHMEMX_SUM || (f->scaled && a->scales) || (f->op == SHMEMX_AVG && a->averages);
-    return sums && a->sums != NULL ? a->sums[f->type] : NULL;
+    gpu_kernel sum = sums && a->sums != NULL ? a->sums[f->type] : NULL;
+    /* Lines have 15 words: an element of two words would lie in two of them. As a sum it is two elements. */
+    bool cut = f->type == SHMEMX_COMPLEXD && (a->needs & ISOD_NEEDS_WHOLE_LINES) != 0;
+    return sum != NULL ? sum : cut ? NULL : a->any;
 }
 
 int iso_stream_launch(const struct stream_call *c, gpu_kernel kernel, struct select_shape shape, bool early)

@@ -44,11 +44,11 @@ static int run(const struct stream_call *c, gpu_kernel kernel, struct select_sha
 
 int iso_norm_run_oneshot(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape)
 {
-    return run(c, iso_stream_sum_of(a, &c->facts), shape, 1);
+    return run(c, iso_stream_reduction(a, &c->facts), shape, 1);
 }
 int iso_norm_run_twoshot(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape)
 {
-    return run(c, iso_stream_sum_of(a, &c->facts), shape, (uint32_t)c->args.h.n_pes);
+    return run(c, iso_stream_reduction(a, &c->facts), shape, (uint32_t)c->args.h.n_pes);
 }
 int iso_norm_run_staged(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape)
 {

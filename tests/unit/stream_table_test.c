@@ -103,6 +103,9 @@ static bool is_right(const struct select_facts *c, const struct select_choice *c
     if (a->sums != NULL && a->any == NULL &&
         ((c->op != SHMEMX_SUM && !(c->scaled && a->scales) && !(c->op == SHMEMX_AVG && a->averages)) || a->sums[c->type] == NULL))
         return false;
+    /* Elements of two words do not fit lines of 15, but as sums of words. */
+    if (c->type == SHMEMX_COMPLEXD && c->op != SHMEMX_SUM && (a->needs & ISOD_NEEDS_WHOLE_LINES) != 0 && a->sums != NULL)
+        return false;
     if (choice->shape.grid < 1 || choice->shape.grid > most || choice->shape.threads < 1 ||
         choice->shape.threads > c->most_threads)
         return false;
@@ -139,7 +142,7 @@ static void check_size(const struct select_table *table, int kind, size_t one, i
             f.op = reduces && i % 2 == 0 ? SHMEMX_PROD : SHMEMX_SUM;
             f.scaled = reduces && i % 4 == 0;
             f.op = f.scaled ? SHMEMX_AVG : f.op;
-            f.type = i % 2 == 0 ? SHMEMX_DOUBLE : SHMEMX_INT16; /* which has no kernels for sums */
+            f.type = i == 2 ? SHMEMX_COMPLEXD : i % 2 == 0 ? SHMEMX_DOUBLE : SHMEMX_INT16; /* has no kernels for sums */
             f.engines = engines;
             check_call(table, &f);
         }
@@ -235,6 +238,8 @@ static void test_forced_in_order_and_impossible(void)
     f.op = SHMEMX_MAX;
     choice = choice_of("stream.allreduce=twoshot_copy", &f);
     CHECK(strcmp(choice.algorithm->name, "ll") == 0 && choice.not_forced);
+    choice = choice_of("stream.allreduce=ll128", &f);
+    CHECK(strcmp(choice.algorithm->name, "ll128") == 0 && !choice.not_forced);
     f.op = SHMEMX_AVG; /* of three members */
     f.type = SHMEMX_FLOAT;
     choice = choice_of("stream.allreduce=twoshot_copy", &f);
@@ -243,7 +248,13 @@ static void test_forced_in_order_and_impossible(void)
     choice = choice_of("stream.allreduce=twoshot_copy", &f);
     CHECK(strcmp(choice.algorithm->name, "twoshot_copy") == 0 && !choice.not_forced);
     f.scaled = false;
-    f.op = SHMEMX_SUM;
+    f.op = SHMEMX_PROD;
+    f.type = SHMEMX_COMPLEXD; /* which does not fit lines */
+    choice = choice_of("stream.allreduce=ll128", &f);
+    CHECK(strcmp(choice.algorithm->name, "ll") == 0 && choice.not_forced);
+    f.op = SHMEMX_SUM; /* of doubles */
+    choice = choice_of("stream.allreduce=ll128", &f);
+    CHECK(strcmp(choice.algorithm->name, "ll128") == 0 && !choice.not_forced);
     f.type = SHMEMX_UINT8;
     choice = choice_of("stream.allreduce=twoshot_copy", &f);
     CHECK(strcmp(choice.algorithm->name, "ll") == 0 && choice.not_forced);
@@ -359,6 +370,32 @@ static void test_built_in_thresholds(void)
     iso_select_close(table);
 }
 
+/* Other operators go by LL128 as sums do. Above, where peers reach the memory, by reads of any operator. */
+static void test_other_operators(void)
+{
+    const size_t kib = 1024, mib = 1024 * kib;
+    const unsigned own = ISOD_NEEDS_DIRECT | ISOD_NEEDS_APART | ISOD_NEEDS_WHOLE_LINES;
+    static const int kinds[] = {SHMEMX_ALLREDUCE, SHMEMX_REDUCESCATTER};
+    struct select_facts f;
+    struct select_table *table = open_table("NVIDIA H200", "", "");
+    for (int i = 0; i < 2; i++) {
+        (void)fake(&f, kinds[i], 300 * kib, 2, EVERYTHING);
+        f.op = SHMEMX_MAX;
+        CHECK(strcmp(algorithm_of(table, &f), "ll128") == 0);
+        (void)fake(&f, kinds[i], 12 * mib, 2, EVERYTHING);
+        CHECK(strcmp(algorithm_of(table, &f), "read") == 0);
+        f.op = SHMEMX_MAX;
+        CHECK(strcmp(algorithm_of(table, &f), "pipelined") == 0);
+        (void)fake(&f, kinds[i], 100 * mib, 2, EVERYTHING);
+        f.op = SHMEMX_MAX;
+        CHECK(strcmp(algorithm_of(table, &f), "pipelined") == 0);
+        (void)fake(&f, kinds[i], 100 * mib, 2, own); /* not reached by peers */
+        f.op = SHMEMX_MAX;
+        CHECK(strcmp(algorithm_of(table, &f), "ll128") == 0);
+    }
+    iso_select_close(table);
+}
+
 static void check_beside(const struct select_table *t, struct select_facts *f, const char *name, unsigned grid)
 {
     f->has |= ISOD_NEEDS_BACKGROUND;
@@ -419,13 +456,13 @@ static void test_staged(void)
     check_staged(t, &f, own, "ll128");
     check_staged(t, &f, stage, "engines");
     check_staged(t, &f, stage | ISOD_NEEDS_SOURCE, "read");
-    f.op = SHMEMX_MAX; /* which has no kernel of its own */
-    check_staged(t, &f, stage, "pipelined");
+    f.op = SHMEMX_MAX; /* which the pass over what engines have brought does not do */
+    check_staged(t, &f, stage, "ll128");
     (void)fake(&f, SHMEMX_ALLREDUCE, 64 * mib + 4, 3, 0);
     check_staged(t, &f, stage, "engines");
     f.op = SHMEMX_AVG; /* of 3 members */
     check_staged(t, &f, stage, "engines");
-    check_staged(t, &f, own, "pipelined");
+    check_staged(t, &f, own, "twoshot_ll128");
     for (int apart = 0; apart < 2; apart++) { /* splits that lie apart are for engines alone */
         (void)fake(&f, CALL_FCOLLECT_SPLITS, 64 * mib, 2, 0);
         f.apart = apart != 0;
@@ -701,6 +738,7 @@ int main(void)
     test_wrong_variables();
     test_thresholds();
     test_built_in_thresholds();
+    test_other_operators();
     test_background();
     test_background_and_tuned();
     test_staged();

@@ -537,13 +537,13 @@ int iso_engine_reducescatter(const struct stream_call *c, const struct select_al
     while (rc == 0 && next_piece(&w)) {
         rc = send_rows(&w, c->args.source + w.at, c->args.source_stride, w.bytes);
         if (w.r.splits) {
-            rc = rc == 0 ? sum_splits(&w, c, iso_stream_sum_of(a, &c->facts), shape) : rc;
+            rc = rc == 0 ? sum_splits(&w, c, iso_stream_reduction(a, &c->facts), shape) : rc;
             continue;
         }
         own.args.source = c->args.source + (size_t)c->args.h.my_pe * c->args.source_stride + w.at;
         own.args.dest = c->args.dest + w.at;
         own.args.bytes = w.bytes;
-        rc = rc == 0 ? sum_rows(&w, &own, iso_stream_sum_of(a, &c->facts), shape) : rc;
+        rc = rc == 0 ? sum_rows(&w, &own, iso_stream_reduction(a, &c->facts), shape) : rc;
     }
     return rc;
 }
@@ -570,7 +570,7 @@ int iso_engine_allreduce(const struct stream_call *c, const struct select_algori
         own.args.bytes = bytes_in(&w, c, me);
         own.args.source = c->args.source + (own.args.bytes > 0 ? me * w.each + w.at : 0);
         own.args.dest = c->args.dest + (own.args.source - c->args.source);
-        rc = rc == 0 ? sum_rows(&w, &own, iso_stream_sum_of(a, &c->facts), shape) : rc;
+        rc = rc == 0 ? sum_rows(&w, &own, iso_stream_reduction(a, &c->facts), shape) : rc;
         w.r.part = 0;
         rc = rc == 0 ? send_rows(&w, own.args.dest, 0, own.args.bytes) : rc;
         for (size_t i = 1; i < n && rc == 0; i++) {
