@@ -2,11 +2,14 @@
 /* Collectives on streams, bfloat16, each result checked: one line of CSV per measurement, by PE 0.
  *     isomer,KIND,bf16,bytes,us of a call,graph or plain,bad elements,algorithm
  * bytes: of the whole message (all-gather: output, reduce-scatter and all-to-all: input), as the peers' programs count.
+ * KIND_max, _min, _prod: by that operator. KIND_odd: blocks have an element more. KIND_own: memory that is not
+ * symmetric, by the vendor's allocator. These are measured at a few sizes.
  * A sample is a graph of calls replayed (or the calls launched one by one) and waited for; a call counts for its
  * slowest PE; the value is the median of the samples. usage: coll [most bytes [kind,kind,...]] */
 #include <shmem.h>
 #include <shmemx.h>
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,21 +17,44 @@
 
 enum { SAMPLES = 11, REPLAYS = 4, CHECKED = 4096 };
 
+enum way { USUAL, ODD, OWN };
 struct kind {
     int kind;
     const char *name;
     int whole; /* bytes are of n blocks */
+    int op;
+    enum way way;
 };
 static const struct kind kinds[] = {
-    {SHMEMX_ALLREDUCE, "allreduce", 0}, {SHMEMX_FCOLLECT, "allgather", 1},  {SHMEMX_REDUCESCATTER, "reducescatter", 1},
-    {SHMEMX_ALLTOALL, "alltoall", 1},   {SHMEMX_BROADCAST, "broadcast", 0}, {SHMEMX_PERMUTE, "permute", 0},
-    {SHMEMX_BARRIER, "barrier", 0},     {SHMEMX_SYNC, "sync", 0},
+    {SHMEMX_ALLREDUCE, "allreduce", 0, SHMEMX_SUM, USUAL},
+    {SHMEMX_FCOLLECT, "allgather", 1, SHMEMX_SUM, USUAL},
+    {SHMEMX_REDUCESCATTER, "reducescatter", 1, SHMEMX_SUM, USUAL},
+    {SHMEMX_ALLTOALL, "alltoall", 1, SHMEMX_SUM, USUAL},
+    {SHMEMX_BROADCAST, "broadcast", 0, SHMEMX_SUM, USUAL},
+    {SHMEMX_PERMUTE, "permute", 0, SHMEMX_SUM, USUAL},
+    {SHMEMX_BARRIER, "barrier", 0, SHMEMX_SUM, USUAL},
+    {SHMEMX_SYNC, "sync", 0, SHMEMX_SUM, USUAL},
+    {SHMEMX_ALLREDUCE, "allreduce_max", 0, SHMEMX_MAX, USUAL},
+    {SHMEMX_ALLREDUCE, "allreduce_min", 0, SHMEMX_MIN, USUAL},
+    {SHMEMX_ALLREDUCE, "allreduce_prod", 0, SHMEMX_PROD, USUAL},
+    {SHMEMX_REDUCESCATTER, "reducescatter_max", 1, SHMEMX_MAX, USUAL},
+    {SHMEMX_REDUCESCATTER, "reducescatter_prod", 1, SHMEMX_PROD, USUAL},
+    {SHMEMX_FCOLLECT, "allgather_odd", 1, SHMEMX_SUM, ODD},
+    {SHMEMX_ALLTOALL, "alltoall_odd", 1, SHMEMX_SUM, ODD},
+    {SHMEMX_REDUCESCATTER, "reducescatter_odd", 1, SHMEMX_SUM, ODD},
+    {SHMEMX_BROADCAST, "broadcast_odd", 0, SHMEMX_SUM, ODD},
+    {SHMEMX_ALLREDUCE, "allreduce_own", 0, SHMEMX_SUM, OWN},
+    {SHMEMX_FCOLLECT, "allgather_own", 1, SHMEMX_SUM, OWN},
+    {SHMEMX_REDUCESCATTER, "reducescatter_own", 1, SHMEMX_SUM, OWN},
+    {SHMEMX_ALLTOALL, "alltoall_own", 1, SHMEMX_SUM, OWN},
+    {SHMEMX_BROADCAST, "broadcast_own", 0, SHMEMX_SUM, OWN},
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 struct bench {
     int me, n;
-    uint16_t *dest, *source; /* symmetric device memory of `most` bytes each */
+    uint16_t *dest, *source;         /* symmetric device memory of `most` bytes and a block's odd element each */
+    uint16_t *own_dest, *own_source; /* the same, not symmetric */
     size_t most;
     shmemx_stream_t stream;
     const char *wanted;
@@ -49,73 +75,97 @@ static double seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* ---- data: small integers, so that sums are exact in bfloat16 ---- */
+/* ---- data: small integers ---- */
 
 static unsigned value_of(int pe, size_t i) { return (unsigned)(((size_t)pe * 3 + i * 5 + i / 251) % 16); }
 
-static uint16_t bf16_of(unsigned v)
+/* Rounded to nearest even. */
+static uint16_t bf16_of(float f)
 {
-    float f = (float)v;
     uint32_t bits;
     memcpy(&bits, &f, sizeof bits);
-    return (uint16_t)(bits >> 16);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-static void fill(const struct bench *b, size_t elems)
+static void fill(const struct bench *b, const struct kind *k, size_t elems)
 {
     uint16_t *host = (uint16_t *)malloc(elems * 2);
     need(host == NULL, "malloc");
     for (size_t i = 0; i < elems; i++)
-        host[i] = bf16_of(value_of(b->me, i));
+        host[i] = bf16_of((float)value_of(b->me, i));
     shmem_putmem(b->source, host, elems * 2, b->me);
     memset(host, 0xff, elems * 2);
     shmem_putmem(b->dest, host, elems * 2, b->me);
     shmem_quiet();
     free(host);
+    if (k->way == OWN) {
+        shmem_getmem(b->own_source, b->source, elems * 2, b->me);
+        shmem_getmem(b->own_dest, b->dest, elems * 2, b->me);
+    }
 }
 
-static uint16_t expected(const struct bench *b, int kind, size_t nelems, size_t i)
+static float combined(int op, float x, float y)
 {
-    unsigned sum = 0;
-    size_t at = kind == SHMEMX_REDUCESCATTER ? (size_t)b->me * nelems + i : i;
-    switch (kind) {
-    case SHMEMX_FCOLLECT:
-        return bf16_of(value_of((int)(i / nelems), i % nelems));
-    case SHMEMX_ALLTOALL:
-        return bf16_of(value_of((int)(i / nelems), (size_t)b->me * nelems + i % nelems));
-    case SHMEMX_BROADCAST:
-        return bf16_of(value_of(0, i));
-    case SHMEMX_PERMUTE:
-        return bf16_of(value_of((b->me + b->n - 1) % b->n, i));
+    switch (op) {
+    case SHMEMX_MAX:
+        return x > y ? x : y;
+    case SHMEMX_MIN:
+        return x < y ? x : y;
+    case SHMEMX_PROD:
+        return x * y;
     default:
-        for (int pe = 0; pe < b->n; pe++)
-            sum += value_of(pe, at);
-        return bf16_of(sum);
+        return x + y;
+    }
+}
+
+static uint16_t expected(const struct bench *b, const struct kind *k, size_t nelems, size_t i)
+{
+    size_t at = k->kind == SHMEMX_REDUCESCATTER ? (size_t)b->me * nelems + i : i;
+    float all = (float)value_of(0, at);
+    switch (k->kind) {
+    case SHMEMX_FCOLLECT:
+        return bf16_of((float)value_of((int)(i / nelems), i % nelems));
+    case SHMEMX_ALLTOALL:
+        return bf16_of((float)value_of((int)(i / nelems), (size_t)b->me * nelems + i % nelems));
+    case SHMEMX_BROADCAST:
+        return bf16_of((float)value_of(0, i));
+    case SHMEMX_PERMUTE:
+        return bf16_of((float)value_of((b->me + b->n - 1) % b->n, i));
+    default:
+        for (int pe = 1; pe < b->n; pe++)
+            all = combined(k->op, all, (float)value_of(pe, at));
+        return bf16_of(all);
     }
 }
 
 /* The ends and the middle of dest. */
-static size_t count_bad(const struct bench *b, int kind, size_t nelems)
+static size_t count_bad(const struct bench *b, const struct kind *k, size_t nelems)
 {
     static const size_t parts = 3;
-    size_t whole = kind == SHMEMX_FCOLLECT || kind == SHMEMX_ALLTOALL ? nelems * (size_t)b->n : nelems, bad = 0;
+    size_t whole = k->kind == SHMEMX_FCOLLECT || k->kind == SHMEMX_ALLTOALL ? nelems * (size_t)b->n : nelems, bad = 0;
     size_t len = whole < CHECKED ? whole : CHECKED;
     uint16_t seen[CHECKED];
-    for (size_t p = 0; p < parts && kind < SHMEMX_BARRIER; p++) {
+    if (k->way == OWN) {
+        shmem_putmem(b->dest, b->own_dest, whole * 2, b->me);
+        shmem_quiet();
+    }
+    for (size_t p = 0; p < parts && k->kind < SHMEMX_BARRIER; p++) {
         size_t at = (whole - len) / (parts - 1) * p;
         shmem_getmem(seen, b->dest + at, len * 2, b->me);
         for (size_t i = 0; i < len; i++)
-            bad += seen[i] != expected(b, kind, nelems, at + i);
+            bad += seen[i] != expected(b, k, nelems, at + i);
     }
     return bad;
 }
 
 /* ---- one measurement ---- */
 
-static shmemx_coll_t call_of(const struct bench *b, int kind, size_t nelems)
+static shmemx_coll_t call_of(const struct bench *b, const struct kind *k, size_t nelems)
 {
-    shmemx_coll_t c = shmemx_coll_of(kind, SHMEM_TEAM_WORLD, b->dest, b->source, nelems, SHMEMX_BFLOAT16);
-    c.same_place = 1;
+    shmemx_coll_t c = shmemx_coll_of(k->kind, SHMEM_TEAM_WORLD, k->way == OWN ? b->own_dest : b->dest,
+                                     k->way == OWN ? b->own_source : b->source, nelems, SHMEMX_BFLOAT16);
+    c.op = k->op;
+    c.same_place = k->way != OWN;
     c.to = (b->me + 1) % b->n;
     c.from = (b->me + b->n - 1) % b->n;
     return c;
@@ -161,7 +211,7 @@ static void report(const struct bench *b, const struct kind *k, size_t bytes, do
 {
     static long bad, all_bad; /* symmetric */
     char line[256];
-    bad = (long)count_bad(b, k->kind, c->nelems);
+    bad = (long)count_bad(b, k, c->nelems);
     shmem_long_sum_reduce(SHMEM_TEAM_WORLD, &all_bad, &bad, 1);
     shmemx_coll_explain(c, line, sizeof line);
     if (b->me == 0)
@@ -173,11 +223,11 @@ static void report(const struct bench *b, const struct kind *k, size_t bytes, do
 
 static void measure(const struct bench *b, const struct kind *k, size_t bytes)
 {
-    size_t nelems = k->whole ? bytes / 2 / (size_t)b->n : bytes / 2;
+    size_t nelems = (k->whole ? bytes / 2 / (size_t)b->n : bytes / 2) + (k->way == ODD);
     int calls = bytes <= ((size_t)4 << 20) ? 50 : 10;
-    shmemx_coll_t c = call_of(b, k->kind, nelems);
+    shmemx_coll_t c = call_of(b, k, nelems);
     shmemx_graph_t graph;
-    fill(b, k->whole ? nelems * (size_t)b->n : nelems);
+    fill(b, k, k->whole ? nelems * (size_t)b->n : nelems);
     enqueue(b, &c, 5);
     need(shmemx_stream_synchronize(b->stream), "shmemx_stream_synchronize");
     need(shmemx_graph_begin(b->stream), "shmemx_graph_begin");
@@ -199,6 +249,30 @@ static int is_wanted(const struct bench *b, const char *name)
     return b->wanted == NULL;
 }
 
+/* By the vendor's allocator where the program is linked with one. */
+static uint16_t *own_malloc(size_t bytes)
+{
+    static const char *const names[] = {"cudaMalloc", "hipMalloc"};
+    void *memory = NULL;
+    for (size_t i = 0; i < 2; i++) {
+        void *symbol = dlsym(RTLD_DEFAULT, names[i]);
+        int (*vendor)(void **, size_t);
+        memcpy(&vendor, &symbol, sizeof vendor);
+        if (symbol != NULL && vendor(&memory, bytes) == 0)
+            return (uint16_t *)memory;
+    }
+    return (uint16_t *)aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+}
+
+static int is_measured(const struct kind *k, size_t bytes)
+{
+    int few = k->way != USUAL || (k->kind < SHMEMX_BARRIER && k->op != SHMEMX_SUM);
+    if (k->kind >= SHMEMX_BARRIER)
+        return bytes == (size_t)1 << 10;
+    return !few || bytes == (size_t)64 << 10 || bytes == (size_t)1 << 20 || bytes == (size_t)2 << 20 ||
+           bytes >= (size_t)16 << 20;
+}
+
 int main(int argc, char **argv)
 {
     static const size_t sizes[] = {(size_t)1 << 10,   (size_t)8 << 10,  (size_t)64 << 10, (size_t)256 << 10,
@@ -214,13 +288,17 @@ int main(int argc, char **argv)
         shmem_finalize();
         return 77;
     }
-    b.dest = (uint16_t *)shmemx_malloc(b.most, SHMEMX_DEVICE);
-    b.source = (uint16_t *)shmemx_malloc(b.most, SHMEMX_DEVICE);
+    size_t room = b.most + 2 * (size_t)b.n;
+    b.dest = (uint16_t *)shmemx_malloc(room, SHMEMX_DEVICE);
+    b.source = (uint16_t *)shmemx_malloc(room, SHMEMX_DEVICE);
     need(b.dest == NULL || b.source == NULL, "shmemx_malloc");
+    b.own_dest = own_malloc(room);
+    b.own_source = own_malloc(room);
+    need(b.own_dest == NULL || b.own_source == NULL, "the vendor's allocator");
     need(shmemx_stream_create(&b.stream), "shmemx_stream_create");
     for (int k = 0; k < KINDS; k++) {
         for (size_t s = 0; is_wanted(&b, kinds[k].name) && s < sizeof sizes / sizeof sizes[0]; s++)
-            if (sizes[s] <= b.most && (kinds[k].kind < SHMEMX_BARRIER || s == 0))
+            if (sizes[s] <= b.most && is_measured(&kinds[k], sizes[s]))
                 measure(&b, &kinds[k], sizes[s]);
     }
     shmemx_stream_destroy(b.stream);

@@ -7,6 +7,10 @@ against us and against GB/s. Ends with 1 when a result was wrong."""
 import csv, math, os, sys
 
 KINDS = ["allreduce", "allgather", "reducescatter", "alltoall", "broadcast", "permute", "barrier", "sync"]
+# Other operators, blocks of an element more, memory that is not symmetric.
+OTHER_ROWS = ["allreduce_max", "allreduce_min", "allreduce_prod", "reducescatter_max", "reducescatter_prod",
+              "allgather_odd", "alltoall_odd", "reducescatter_odd", "broadcast_odd",
+              "allreduce_own", "allgather_own", "reducescatter_own", "alltoall_own", "broadcast_own"]
 KIB, MIB = 1 << 10, 1 << 20
 # Ours over the best peer of the same run, at most: up to so many bytes, by kind.
 ALLREDUCE = [(KIB, .66), (8 * KIB, .72), (64 * KIB, .90), (512 * KIB, .94), (256 * MIB, .96)]
@@ -36,8 +40,10 @@ def read(folder):
     for name in ("nvshmem.csv", "torch.csv"):
         for r in rows_of(os.path.join(folder, name)):
             system, kind = r[0], r[1].removeprefix("graph_").removeprefix("stream_").removesuffix("_all")
-            if kind in KINDS and (system != "nvshmem" or r[1].startswith("graph_")):
+            if kind in KINDS + OTHER_ROWS and (system != "nvshmem" or r[1].startswith("graph_")):
                 peers.setdefault(kind, {}).setdefault(int(r[3]), {})[system] = float(r[4])
+                if system == "nccl":  # its other ways are for memory of theirs
+                    peers.setdefault(kind + "_own", {}).setdefault(int(r[3]), {})[system] = float(r[4])
     return ours, peers, algorithms, wrong
 
 
@@ -50,13 +56,13 @@ def bar_of(kind, size):
 
 def print_table(pes, ours, peers, algorithms):
     print(f"{pes} PEs, bf16, NVLink multicast off for all; us of a call, in a graph unless it says plain")
-    print(f"{'kind':14}{'bytes':>11}{'isomer':>10}{'plain':>10}{'best peer':>11}  {'ratio':>6}{'bar':>6}  verdict  algorithm")
-    for kind in KINDS:
+    print(f"{'kind':18}{'bytes':>11}{'isomer':>10}{'plain':>10}{'best peer':>11}  {'ratio':>6}{'bar':>6}  verdict  algorithm")
+    for kind in KINDS + OTHER_ROWS:
         for size, us in sorted(ours["graph"].get(kind, {}).items()):
             best = min(peers.get(kind, {}).get(size, {}).items(), key=lambda p: p[1], default=None)
             bar, ratio = bar_of(kind, size), us / best[1] if best else None
             verdict = "" if ratio is None or bar is None else "ok" if ratio <= bar else "MISS"
-            print(f"{kind:14}{size:11}{us:10.2f}{ours['plain'][kind].get(size, math.nan):10.2f}"
+            print(f"{kind:18}{size:11}{us:10.2f}{ours['plain'][kind].get(size, math.nan):10.2f}"
                   f"{best[1] if best else math.nan:11.2f}  {ratio or math.nan:6.2f}{bar or math.nan:6.2f}  {verdict:7}  "
                   f"{algorithms[kind, size].split(':')[0]}{' | ' + best[0] if best else ''}")
 

@@ -68,8 +68,8 @@ except Exception as e:
     pool = None
     if rank == 0: print("no nccl symm:", repr(e)[:200], flush=True)
 
-plain = torch.randn(biggest // 2, device=dev).to(torch.bfloat16)
-out = torch.empty(biggest // 2, dtype=torch.bfloat16, device=dev)
+plain = torch.randn(biggest // 2 + world, device=dev).to(torch.bfloat16)
+out = torch.empty(biggest // 2 + world, dtype=torch.bfloat16, device=dev)
 sbuf = sm.empty(biggest // 2, dtype=torch.bfloat16, device=dev); sm.rendezvous(sbuf, gname)
 sbuf.normal_()
 for nb in sizes:
@@ -84,6 +84,17 @@ for nb in sizes:
     if pool: add("nccl_symm", "reducescatter", nb, lambda: reduce_scatter_single(wbuf2[:per], wbuf[:per*world]))
     add("nccl", "alltoall", nb, lambda: dist.all_to_all_single(out[:per*world], plain[:per*world]))
     add("nccl", "broadcast", nb, lambda: dist.broadcast(plain[:n], 0))
+    # Other operators, blocks of an element more: at the sizes of coll.c.
+    if nb not in (1 << 16, 1 << 20, 1 << 21) and nb < 1 << 24: continue
+    for op in ("max", "min", "prod"):
+        by = getattr(dist.ReduceOp, op.upper())
+        add("nccl", "allreduce_" + op, nb, lambda: dist.all_reduce(plain[:n], by))
+        if op != "min": add("nccl", "reducescatter_" + op, nb, lambda: reduce_scatter_single(out[:per], plain[:per*world], by))
+    odd = per + 1
+    add("nccl", "allgather_odd", nb, lambda: all_gather_single(out[:odd*world], plain[:odd]))
+    add("nccl", "alltoall_odd", nb, lambda: dist.all_to_all_single(out[:odd*world], plain[:odd*world]))
+    add("nccl", "reducescatter_odd", nb, lambda: reduce_scatter_single(out[:odd], plain[:odd*world]))
+    add("nccl", "broadcast_odd", nb, lambda: dist.broadcast(plain[:n + 1], 0))
 h = sm.rendezvous(sbuf, gname)
 add("torch_symm", "barrier", 0, lambda: h.barrier(channel=0))
 # all-gather + matmul (tensor-parallel column linear): C = allgather(A) @ B, TFLOP/s per GPU
