@@ -4,6 +4,7 @@
  * algorithm that can do it; what is wrong in SHMEM_COLL is said in a sentence with the spellings that are possible. */
 #include "../check.h"
 
+#include "../../coll/call/kinds.h"
 #include "../../coll/host/coll.h"
 #include "../../coll/select/select.h"
 #include "said.h"
@@ -82,6 +83,9 @@ static bool hides(const struct select_row *a, const struct select_row *b)
 {
     const struct select_algorithm *first = a->algorithm, *second = b->algorithm;
     bool types = first->sums == NULL || first->any != NULL || (second->any == NULL && first->scales >= second->scales);
+    bool splits = first->kind == CALL_FCOLLECT_SPLITS || first->kind == CALL_REDUCESCATTER_SPLITS;
+    if (splits && second->stages && !first->stages) /* which alone does those that lie apart */
+        return false;
     return (a->needs & ~b->needs) == 0 && a->max_bytes >= b->max_bytes && a->max_pes >= b->max_pes && types &&
            (first->fits == NULL || first->fits == second->fits) && first->kind == second->kind &&
            first->engines == second->engines; /* engines are for calls that ask for them */
