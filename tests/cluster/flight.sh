@@ -20,8 +20,8 @@ for which in one two; do
     SHMEM_FLIGHT=flight SHMEM_TIMEOUT=0.5 ISO_TEST_MARK=$mark TMPDIR=$work/tmp "${start[@]}" "$sick" apart >job_out 2>job_err </dev/null &
     launcher=$!
     for ((i = 0; i < 200; i++)); do
-        grep -qE "$differs" job_err && break
-        ! grep -qE "libfabric|Operation not|No such" job_err || break
+        grep -qsE "$differs" job_err && break
+        ! grep -qsE "libfabric|Operation not|No such" job_err || break
         sleep 0.1
     done
     if [ $which = two ] && grep -qE "libfabric|Operation not|No such" job_err; then
