@@ -135,10 +135,22 @@ static unsigned round_of;      /* of the calls: no two have the same data */
 static int32_t value(int pe, size_t i) { return (int32_t)(i * 7 + (size_t)pe * 100003 + round_of * 31); }
 static int root(void) { return (int)(round_of % PES); }
 
+static const char splits[] = "splits", in_pieces[] = "splits of a third and the rest";
+static size_t third(const struct call *c) { return c->nelems / 3; }
+
+/* Where word i of block b lies in memory of all blocks: one behind the other, or so split by split. */
+static size_t place_of(const struct call *c, int b, size_t i)
+{
+    size_t first = c->forced == in_pieces ? third(c) : c->nelems;
+    return i < first ? (size_t)b * first + i : PES * first + (size_t)b * (c->nelems - first) + (i - first);
+}
+
 /* Word i of block b; a call with `all` has a block for each member. */
-static int32_t expected(int kind, int b, size_t i, size_t n)
+static int32_t expected(const struct call *c, int b, size_t i)
 {
     int32_t sum = 0;
+    int kind = c->kind;
+    size_t of_mine = place_of(c, me, i);
     switch (kind) {
     case SHMEMX_FCOLLECT:
     case SHMEMX_GATHER:
@@ -147,16 +159,16 @@ static int32_t expected(int kind, int b, size_t i, size_t n)
     case SHMEMX_ALLTOALL:
     case SHMEMX_ALLTOALLV:
     case ALLTOALLS:
-        return value(b, (size_t)me * n + i);
+        return value(b, of_mine);
     case SHMEMX_BROADCAST:
         return value(root(), i);
     case SHMEMX_SCATTER:
-        return value(root(), (size_t)me * n + i);
+        return value(root(), of_mine);
     case SHMEMX_PERMUTE:
         return value((me + PES - 1) % PES, i);
     default:
         for (int pe = 0; pe < (kind == SCAN ? me + 1 : PES); pe++)
-            sum += value(pe, kind == SHMEMX_REDUCESCATTER ? (size_t)me * n + i : i);
+            sum += value(pe, kind == SHMEMX_REDUCESCATTER ? of_mine : i);
         return sum;
     }
 }
@@ -186,7 +198,7 @@ static void judge(const struct call *c, const char *what, int rc)
     size_t wrong = 0;
     for (int b = 0; rc == 0 && gets(c->kind) && b < blocks(c->kind); b++)
         for (size_t i = 0; i < c->nelems; i++)
-            wrong += dest[(size_t)b * c->nelems + i] != expected(c->kind, b, i, c->nelems);
+            wrong += dest[blocks(c->kind) > 1 ? place_of(c, b, i) : i] != expected(c, b, i);
     if (rc == 0 && blocks(c->kind) == 0 && get(&shared->entered) < PES)
         wrong = 1;
     if (wrong == 0)
@@ -276,8 +288,6 @@ static shmemx_coll_t coll_of(const struct call *c)
 }
 
 /* ---- host ---- */
-
-static const char splits[] = "splits";
 
 static int call_host(const struct call *c)
 {
@@ -441,10 +451,10 @@ static const char in_batch[] = "a batch", messages[] = "messages";
 static int call_otherwise(const struct call *c)
 {
     shmemx_coll_t q = coll_of(c);
-    size_t pieces[3] = {c->nelems / 3, 0, 0}, words = (size_t)PES * c->nelems;
+    size_t pieces[3] = {third(c), 0, 0}, words = (size_t)PES * c->nelems;
     int rc = 0;
     q.slot = SLOT;
-    if (c->forced == splits) {
+    if (c->forced == in_pieces) {
         pieces[1] = c->nelems - pieces[0];
         shmemx_splits_t s = {3, pieces, NULL, NULL, NULL};
         q.splits = &s;
@@ -516,9 +526,9 @@ static void test_stream(const char *what)
 static void test_otherwise(const char *what)
 {
     static const struct call calls[] = {
-        {SHMEMX_FCOLLECT, 1500, splits},  {SHMEMX_REDUCESCATTER, 1500, splits}, {SHMEMX_FCOLLECT, 2, in_batch},
-        {SHMEMX_FCOLLECT, 500, in_batch}, {SHMEMX_FCOLLECT, 3000, in_batch},    {SHMEMX_ALLTOALL, 2, in_batch},
-        {SHMEMX_ALLTOALL, 500, in_batch}, {SHMEMX_PERMUTE, 2, messages},        {SHMEMX_PERMUTE, 3000, messages},
+        {SHMEMX_FCOLLECT, 1500, in_pieces}, {SHMEMX_REDUCESCATTER, 1500, in_pieces}, {SHMEMX_FCOLLECT, 2, in_batch},
+        {SHMEMX_FCOLLECT, 500, in_batch},   {SHMEMX_FCOLLECT, 3000, in_batch},       {SHMEMX_ALLTOALL, 2, in_batch},
+        {SHMEMX_ALLTOALL, 500, in_batch},   {SHMEMX_PERMUTE, 2, messages},           {SHMEMX_PERMUTE, 3000, messages},
         {SHMEMX_PERMUTE, MOST, messages},
     };
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
