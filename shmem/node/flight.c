@@ -240,7 +240,9 @@ static void tell_missing(const struct telling *t, const struct flown *const *las
         const struct flown *f = last_of[pe];
         if (f == NULL || f->number == last->number || n++ >= MOST_MISSING)
             continue;
-        snprintf(when, sizeof when, f->waited ? ", which ended %.1f s ago" : "", (double)(now - f->end_ns) / 1e9);
+        when[0] = '\0';
+        if (f->waited)
+            snprintf(when, sizeof when, ", which ended %.1f s ago", (double)(now - f->end_ns) / 1e9);
         say(t, "pe %d has not come to call %llu of %s, %s: its last one was call %llu, %s%s", pe,
             (unsigned long long)last->number, team_name(last, team), text_of(last, last, theirs), (unsigned long long)f->number,
             text_of(f, f, own), f->end_ns == 0 ? ", in which it is still" : when);

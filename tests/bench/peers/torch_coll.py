@@ -87,7 +87,7 @@ for nb in sizes:
     # Other operators, blocks of an element more: at the sizes of coll.c.
     if nb not in (1 << 16, 1 << 20, 1 << 21) and nb < 1 << 24: continue
     for op in ("max", "min", "prod"):
-        by = getattr(dist.ReduceOp, op.upper())
+        by = getattr(dist.ReduceOp, {"prod": "PRODUCT"}.get(op, op.upper()))
         add("nccl", "allreduce_" + op, nb, lambda: dist.all_reduce(plain[:n], by))
         if op != "min": add("nccl", "reducescatter_" + op, nb, lambda: reduce_scatter_single(out[:per], plain[:per*world], by))
     odd = per + 1
