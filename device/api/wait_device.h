@@ -132,16 +132,16 @@ PRIM_COLD_FN struct isod_waiting isod_wait_look(struct isod_origin at, struct is
 {
     uint64_t now = prim_clock_ns(), own = at.team->deadline_ns, deadline = own != 0 ? own : at.world->deadline_ns;
     bool stop = prim_load_relaxed_u64(&at.world->host->abort) != 0;
-    if (w.since_ns == 0)
-        w.since_ns = now;
-    bool late = deadline != 0 && now - w.since_ns > deadline && (w.reported & 3) == 0;
-    if (!stop && !late && (now - w.since_ns) >> (w.reported >> 2) <= at.world->trace_ns - 1) /* of 0: all */
-        return w;
     /* One thread tells the host: records of all threads of a grid, one behind the other, would take a second. */
     if (stop && prim_load_relaxed_u64(&at.team->status) != 0) {
         w.reported = 2;
         return w;
     }
+    if (w.since_ns == 0)
+        w.since_ns = now;
+    bool late = deadline != 0 && now - w.since_ns > deadline && (w.reported & 3) == 0;
+    if (!stop && !late && (now - w.since_ns) >> (w.reported >> 2) <= at.world->trace_ns - 1) /* of 0: all */
+        return w;
     struct isod_record r;
     r.call = who.call;
     r.pe = who.pe;
