@@ -129,6 +129,9 @@ static void collective_calls(struct objects *o)
     const shmem_team_t none = SHMEM_TEAM_INVALID, world = SHMEM_TEAM_WORLD;
     const size_t sizes[] = {4, 4};
     const shmemx_blocks_t blocks = {NULL, NULL, NULL, NULL};
+    shmemx_rms_norm_t norm;
+    memset(&norm, 0, sizeof norm);
+    norm.hidden = 8; /* of a type that has no norm */
     const shmemx_host_blocks_t host_blocks = {NULL, NULL, NULL, NULL};
     const shmemx_splits_t splits = {2, sizes, NULL, NULL, NULL};
     shmemx_coll_t coll = shmemx_coll_of(99, world, o->device, o->device, 8, SHMEMX_UINT8);
@@ -153,6 +156,7 @@ static void collective_calls(struct objects *o)
     NAMED(shmemx_broadcastmem_on_stream, world, to, from, 8, 99, o->stream);
     NAMED(shmemx_permutemem_on_stream, world, to, from, 8, 99, 0, o->stream);
     NAMED(shmemx_allreduce_on_stream, world, to, from, 8, SHMEMX_UINT8, 99, o->stream);
+    NAMED(shmemx_allreduce_rms_norm_on_stream, world, to, from, 1, SHMEMX_UINT8, &norm, o->stream);
     NAMED(shmemx_reducescatter_on_stream, world, to, from, 8, 99, SHMEMX_SUM, o->stream);
 }
 
