@@ -17,12 +17,6 @@
 
 _Thread_local struct profile_mine iso_profile_mine = {1, NULL};
 
-const char *const iso_profile_names[PROFILE_CALLS] = {
-#define X(id, name) name,
-    ISO_PROFILE_CALLS(X)
-#undef X
-};
-
 /* ---- blocks ---- */
 
 /* The thread ends. Pairs with take_block: its successor goes on from what it has counted. */
@@ -31,11 +25,6 @@ static void give_block(void *block) { __atomic_store_n(&((struct profile_block *
 size_t iso_profile_sums_bytes(void)
 {
     return sizeof(struct profile_sums) + (size_t)ISO->n_pes * sizeof(struct profile_peer);
-}
-
-struct profile_block *iso_profile_first_block(struct profile *p)
-{
-    return __atomic_load_n(&p->blocks, __ATOMIC_ACQUIRE);
 }
 
 static struct profile_block *find_block(struct profile *p)
@@ -80,23 +69,6 @@ static bool has_counter(void)
     if (clock != NULL)
         fclose(clock);
     return known;
-}
-
-uint64_t iso_profile_ticks(const struct profile *p)
-{
-#if defined(__x86_64__)
-    if (p->counts_ticks)
-        return __builtin_ia32_rdtsc();
-#elif defined(__aarch64__)
-    uint64_t ticks;
-    if (p->counts_ticks) {
-        __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
-        return ticks;
-    }
-#else
-    (void)p;
-#endif
-    return iso_wait_now_ns();
 }
 
 void iso_profile_measure_clock(void)

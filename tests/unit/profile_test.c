@@ -82,7 +82,9 @@ static void make_calls(const struct work *w)
     /* More kinds and sizes than the page has rows: what finds none is not lost. */
     for (size_t bytes = 1; bytes <= LONG_BYTES / 4; bytes *= 2) {
         shmem_broadcastmem(SHMEM_TEAM_WORLD, w->block, w->block + LONG_BYTES / 2, bytes, 0);
+        shmem_barrier_all(); /* all have read what the next call overwrites */
         shmem_fcollectmem(SHMEM_TEAM_WORLD, w->block, w->block + LONG_BYTES / 2, bytes / 4 + 1);
+        shmem_barrier_all();
     }
     void *most = shmem_malloc(HEAP_BYTES);
     CHECK(most != NULL);
