@@ -194,7 +194,8 @@ static void all_calls(struct objects *o)
         calls_that_work(o);
 }
 
-int main(void)
+/* An argument: device memory is lent back when the job breaks. */
+int main(int argc, char **argv)
 {
     shmemx_init_attr_t attr = SHMEMX_INIT_ATTR;
     shmemx_uniqueid_t id;
@@ -225,7 +226,10 @@ int main(void)
         shmemx_stream_create(&o.stream) != 0 || shmemx_graph_begin(o.stream) != 0 ||
         shmemx_graph_end(o.stream, &o.graph) != 0)
         return EXIT_FAILURE;
+    (void)argv;
     all_calls(&o);
+    if (argc > 1 && shmemx_suspend(0) != 0)
+        failures++;
     shmemx_device_abort();
     if (shmemx_break(reason) != 0)
         failures++;
