@@ -128,13 +128,6 @@ static void add_clock(struct node_clock *c, const struct trace_head *h)
     }
 }
 
-static void set_speed(struct node_clock *c)
-{
-    double ticks = (double)(c->last.ticks - c->first.ticks);
-    if (ticks * c->ns_per_tick > BASE_NS)
-        c->ns_per_tick = (double)(c->last.ns - c->first.ns) / ticks;
-}
-
 static double middle(const struct trace_sync *s) { return ((double)s->low + (double)s->high) / 2; }
 
 /* On the clock of PE 0: between its two comparisons a clock drifts evenly. */
@@ -225,8 +218,11 @@ static bool take_all(struct trace *trace)
         return false;
     for (size_t i = 0; i < trace->n_lines; i++)
         add_clock(&clocks[trace->lines[i].head->node], trace->lines[i].head);
-    for (int node = 0; node < trace->n_pes; node++)
-        set_speed(&clocks[node]);
+    for (struct node_clock *c = clocks; c < clocks + trace->n_pes; c++) { /* its speed, where it has run long enough */
+        double ticks = (double)(c->last.ticks - c->first.ticks);
+        if (ticks * c->ns_per_tick > BASE_NS)
+            c->ns_per_tick = (double)(c->last.ns - c->first.ns) / ticks;
+    }
     for (size_t i = 0; i < trace->n_lines; i++) {
         struct line *line = &trace->lines[i];
         take_events(line, &clocks[line->head->node]);

@@ -126,13 +126,6 @@ static int watch_job(const char *job)
     }
 }
 
-static int print_flights(const char *folder)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/", folder); /* by which the library tells a folder from a job */
-    return print_job(path, SHMEMX_FLIGHT);
-}
-
 /* argv[1]: --jobs or --job. */
 static int look_at_jobs(int argc, char **argv)
 {
@@ -298,8 +291,11 @@ int main(int argc, char **argv)
     }
     if ((argc >= 2 && strcmp(argv[1], "--jobs") == 0) || (argc >= 3 && strcmp(argv[1], "--job") == 0))
         return look_at_jobs(argc, argv);
-    if (argc == 3 && strcmp(argv[1], "--flight") == 0)
-        return print_flights(argv[2]);
+    if (argc == 3 && strcmp(argv[1], "--flight") == 0) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/", argv[2]); /* by which the library tells a folder from a job */
+        return print_job(path, SHMEMX_FLIGHT);
+    }
     if (argc == 3 && strcmp(argv[1], "--trace") == 0)
         return info_trace(argv[2]);
     if (argc == 2 && strcmp(argv[1], "--tune") == 0)

@@ -155,14 +155,13 @@ static __attribute__((noinline)) bool lists_are_valid(struct coll_call *c)
 
 /* ---- residual and norm ---- */
 
-static bool is_row_type(int type) { return type == SHMEMX_FLOAT || type == SHMEMX_HALF || type == SHMEMX_BFLOAT16; }
-
 static __attribute__((noinline)) bool norm_is_valid(struct coll_call *c)
 {
     const shmemx_coll_t *coll = c->coll;
     const shmemx_rms_norm_t *norm = coll->rms_norm;
     bool short_dest = norm->dest_type == SHMEMX_FLOAT8_E4M3;
-    if (!is_row_type(coll->type) || coll->op != SHMEMX_SUM)
+    bool has_norm = coll->type == SHMEMX_FLOAT || coll->type == SHMEMX_HALF || coll->type == SHMEMX_BFLOAT16;
+    if (!has_norm || coll->op != SHMEMX_SUM)
         return iso_check_wrong(c, "with rms_norm type is %s and op %s; allowed are SHMEMX_FLOAT, SHMEMX_HALF and "
                                   "SHMEMX_BFLOAT16 with SHMEMX_SUM", iso_call_types[coll->type].name,
                                iso_call_ops[coll->op].name);

@@ -553,16 +553,7 @@ PRIM_FN int norm_staged_any(const struct isod_stream_norm *a)
 
 /* ---- kernels ---- */
 
-#define NORM_KERNEL(name, call)                                                                       \
-    PRIM_KERNEL_BOUNDED(isod_stream_##name##_kernel, struct isod_stream_norm, a, ISOD_STREAM_THREADS) \
-    {                                                                                                 \
-        int rc = 0;                                                                                   \
-        prim_stream_wait();                                                                           \
-        if (prim_call_begin())                                                                        \
-            rc = call;                                                                                \
-        (void)prim_call_end(rc);                                                                      \
-        prim_stream_pass();                                                                           \
-    }
+#define NORM_KERNEL(name, call) ISOD_STREAM_KERNEL_OF(struct isod_stream_norm, name, call)
 #define NORM_KERNELS(NAME, ...)                                                                              \
     NORM_KERNEL(norm_ll_sum_##NAME, norm_run(&a, ISOD_BY_LL, NORM_ONESHOT, ISOD_ELEM_##NAME))                \
     NORM_KERNEL(norm_ll128_sum_##NAME, norm_run(&a, ISOD_BY_LL128, NORM_ONESHOT, ISOD_ELEM_##NAME))          \

@@ -467,15 +467,16 @@ PRIM_FN bool isod_push_sync(struct isod_coll *c, const struct isod_push *p, uint
 /* ---- kernels ---- */
 
 /* All of them are like this: launched early, with one argument, and `call` is what a block does. */
-#define ISOD_STREAM_KERNEL(name, call)                                                                \
-    PRIM_KERNEL_BOUNDED(isod_stream_##name##_kernel, struct isod_stream_coll, a, ISOD_STREAM_THREADS) \
-    {                                                                                                 \
-        int rc = 0;                                                                                   \
-        prim_stream_wait();                                                                           \
-        if (prim_call_begin())                                                                        \
-            rc = call;                                                                                \
-        (void)prim_call_end(rc);                                                                      \
-        prim_stream_pass();                                                                           \
+#define ISOD_STREAM_KERNEL_OF(type, name, call)                                   \
+    PRIM_KERNEL_BOUNDED(isod_stream_##name##_kernel, type, a, ISOD_STREAM_THREADS) \
+    {                                                                             \
+        int rc = 0;                                                               \
+        prim_stream_wait();                                                       \
+        if (prim_call_begin())                                                    \
+            rc = call;                                                            \
+        (void)prim_call_end(rc);                                                  \
+        prim_stream_pass();                                                       \
     }
+#define ISOD_STREAM_KERNEL(name, call) ISOD_STREAM_KERNEL_OF(struct isod_stream_coll, name, call)
 
 #endif
