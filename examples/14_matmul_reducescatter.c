@@ -52,7 +52,8 @@ static int backward(const struct layer *l, uint64_t round, matmul_t by, shmemx_s
     for (int i = 1; i < n && !bad; i++)
         bad = shmemx_signal_wait_until_on_stream(l->arrived + (me + i) % n, SHMEM_CMP_GE, round, computes);
     struct add_args add = {l->c, l->inbox, l->part + (size_t)me * block, block, me, n};
-    bad = bad || shmemx_launch(SHMEMX_KERNEL(add_blocks), 4, 128, 0, &add, sizeof add, computes);
+    unsigned blocks = block < 4096 * 1024 ? (unsigned)(block / 4096 + 1) : 1024; /* as many as a large device holds */
+    bad = bad || shmemx_launch(SHMEMX_KERNEL(add_blocks), blocks, 256, 0, &add, sizeof add, computes);
     /* The next round overwrites inboxes and summands: everybody has added, and everything of ours has left. */
     return bad || shmemx_stream_wait_stream(computes, moves) || shmemx_sync_on_stream(SHMEM_TEAM_WORLD, computes);
 }
