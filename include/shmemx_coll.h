@@ -166,20 +166,22 @@ typedef struct {
  *   hidden      elements of a row: a multiple of 8, 8 .. 16384
  *   residual    rows * hidden elements, equal on all members; weight: hidden elements, equal on all members
  *   eps         0 or more
+ *   sum         where the members' sums go on the way to dest: rows * hidden elements of `type`; NULL: dest. It may be
+ *               source, whose values are lost then. For SHMEMX_FLOAT8_E4M3 it is given, since dest is too short
  *   scale, scales   for SHMEMX_FLOAT8_E4M3 one of them, else both are NULL. scale: one float, which is read, equal on all
  *               members. scales: a float for each row, which is written
  *
- * The sum is the allreduce's: in the order of members, in float, rounded to the type. So is the new residual: in float
- * from residual and sum, rounded once. From the rounded residual x, in float: y = x / sqrt(mean(x * x) + eps) * weight. Of
- * dest_type = type y is rounded once. Of SHMEMX_FLOAT8_E4M3 y * (1 / scale) is rounded as that type's results are, where
+ * The sum is the allreduce's. The new residual is made in float from residual and sum, rounded once. From the rounded
+ * residual x, in float: y = x / sqrt(mean(x * x) + eps) * weight. Of dest_type = type y is rounded once. Of SHMEMX_FLOAT8_E4M3 y * (1 / scale) is rounded as that type's results are, where
  * scale is the one that is given, or the largest |y| of the row / 448, at least 1 / (448 * 512), which `scales` gets.
  * The bits of a row depend on the members' rows, residual, weight and this struct alone: not on the number of rows, the
- * place among them, the algorithm, or the member. Between nodes, too, elements are combined in the order of members.
+ * place among them, the algorithm, or the member.
  *
  * Memory: device memory of any kind, each member's elsewhere. It is aligned to 16 bytes; a dest of SHMEMX_FLOAT8_E4M3 to
- * 8, scale and scales to 4. dest may be source where dest_type is type. Other overlaps of what is written are errors. The
- * struct is read before the call returns, in a batch by the end of the group; scale when the call runs. background and
- * stage_bytes change nothing. */
+ * 8, scale and scales to 4. Where dest_type is type, dest, source and sum may each be another one of them. Other overlaps
+ * of what is written are errors. The struct is read before the call returns, in a batch by the end of the group; scale
+ * when the call runs. The sums come by the algorithm that the tables have for an allreduce of memory that peers do not
+ * reach, then one kernel does the rest. background and stage_bytes change nothing. */
 typedef struct {
     void *residual;
     const void *weight;
@@ -188,6 +190,7 @@ typedef struct {
     int dest_type;
     const float *scale;
     float *scales;
+    void *sum;
 } shmemx_rms_norm_t;
 
 /* One call. Fields that the kind does not need are zero. */

@@ -180,8 +180,9 @@ static __attribute__((noinline)) bool norm_is_valid(struct coll_call *c)
                                (void *)norm->scales,
                                short_dest ? "for SHMEMX_FLOAT8_E4M3 one of them is given, and the other is a null pointer"
                                           : "both are null pointers unless dest_type is SHMEMX_FLOAT8_E4M3");
-    c->dest_bytes = coll->nelems * iso_call_types[norm->dest_type].bytes;
-    return true;
+    return norm->sum != NULL || !short_dest || coll->nelems == 0 ||
+           iso_check_wrong(c, "rms_norm->sum is a null pointer; with SHMEMX_FLOAT8_E4M3 it is where the sums go, memory of "
+                              "%zu bytes, which may be source", c->dest_bytes);
 }
 
 bool iso_check_numbers(struct coll_call *c)
@@ -216,8 +217,6 @@ static bool is_in_place(const struct coll_call *c)
     case SHMEMX_BROADCAST:
     case SHMEMX_REDUCE:
         return dest == source;
-    case CALL_ALLREDUCE_RMS_NORM:
-        return dest == source && c->dest_bytes == c->source_bytes;
     case SHMEMX_PERMUTE:
         return dest == source && c->coll->to == c->team->my_pe;
     default:
@@ -249,40 +248,42 @@ static __attribute__((noinline)) bool splits_are_valid(const struct coll_call *c
     return true;
 }
 
-/* Of those of a norm; dest and source are compared elsewhere. */
+enum norm_use { NORM_READ, NORM_WRITTEN, NORM_SHARED }; /* the last: of rows, which may be each other's whole memory */
 struct norm_range {
     const char *name;
     const void *at;
     size_t bytes;
-    bool written;
+    enum norm_use use;
+    size_t alignment;
 };
 static bool ranges_are_apart(const struct coll_call *c, const struct norm_range *a, const struct norm_range *b)
 {
     uintptr_t one = (uintptr_t)a->at, two = (uintptr_t)b->at;
-    return (!a->written && !b->written) || one >= two + b->bytes || two >= one + a->bytes ||
+    bool is_one = a->use == NORM_SHARED && b->use == NORM_SHARED && one == two && a->bytes == b->bytes;
+    return (a->use == NORM_READ && b->use == NORM_READ) || is_one || one >= two + b->bytes || two >= one + a->bytes ||
            iso_check_wrong(c, "%s %p (%zu bytes) and %s %p (%zu bytes) overlap", a->name, a->at, a->bytes, b->name, b->at,
                            b->bytes);
 }
 static __attribute__((noinline)) bool norm_memory_is_valid(const struct coll_call *c, check_pointer_fn *place)
 {
     const shmemx_rms_norm_t *norm = c->coll->rms_norm;
+    size_t rows = c->coll->nelems / norm->hidden, bytes = rows * norm->hidden * iso_call_types[norm->dest_type].bytes;
     const struct norm_range ranges[] = {
-        {"dest", c->coll->dest, c->dest_bytes, true},
-        {"source", c->coll->source, c->source_bytes, false},
-        {"rms_norm->residual", norm->residual, c->block, true},
-        {"rms_norm->weight", norm->weight, norm->hidden * c->elem_bytes, false},
-        {"rms_norm->scale", norm->scale, norm->scale != NULL ? sizeof(float) : 0, false},
-        {"rms_norm->scales", norm->scales, norm->scales != NULL ? c->coll->nelems / norm->hidden * sizeof(float) : 0, true},
+        {"dest", c->coll->dest, bytes, NORM_SHARED, bytes < c->block ? 8 : 16},
+        {"source", c->coll->source, c->block, NORM_SHARED, 16},
+        {"rms_norm->sum", call_dest(c), c->block, NORM_SHARED, 16},
+        {"rms_norm->residual", norm->residual, c->block, NORM_WRITTEN, 16},
+        {"rms_norm->weight", norm->weight, norm->hidden * c->elem_bytes, NORM_READ, 16},
+        {"rms_norm->scale", norm->scale, norm->scale != NULL ? sizeof(float) : 0, NORM_READ, 4},
+        {"rms_norm->scales", norm->scales, norm->scales != NULL ? rows * sizeof(float) : 0, NORM_WRITTEN, 4},
     };
     enum { RANGES = sizeof ranges / sizeof ranges[0] };
     if (c->block == 0)
         return true;
-    if (!iso_check_pointer(c, ranges[2].name, norm->residual, 16, place) ||
-        !iso_check_pointer(c, ranges[3].name, norm->weight, 16, place) ||
-        (norm->scale != NULL && !place(c, ranges[4].name, norm->scale, sizeof(float))) ||
-        (norm->scales != NULL && !place(c, ranges[5].name, norm->scales, sizeof(float))))
-        return false;
-    for (int i = 2; i < RANGES; i++)
+    for (int i = 0; i < RANGES; i++)
+        if (ranges[i].bytes != 0 && !iso_check_pointer(c, ranges[i].name, ranges[i].at, ranges[i].alignment, place))
+            return false;
+    for (int i = 0; i < RANGES; i++)
         for (int k = 0; k < i; k++)
             if (!ranges_are_apart(c, &ranges[k], &ranges[i]))
                 return false;
@@ -292,10 +293,11 @@ static __attribute__((noinline)) bool norm_memory_is_valid(const struct coll_cal
 bool iso_check_memory(const struct coll_call *c, check_pointer_fn *place)
 {
     const shmemx_coll_t *coll = c->coll;
-    bool norm = coll->rms_norm != NULL;
-    size_t alignment = norm ? 16 : call_is(c, OF_TYPE) ? iso_call_types[coll->type].alignment : 1;
-    size_t of_dest = coll->to_float != 0 ? sizeof(float) : norm && c->dest_bytes < c->source_bytes ? 8 : alignment;
+    size_t alignment = call_is(c, OF_TYPE) ? iso_call_types[coll->type].alignment : 1;
+    size_t of_dest = coll->to_float != 0 ? sizeof(float) : alignment;
     uintptr_t to = (uintptr_t)coll->dest, from = (uintptr_t)coll->source;
+    if (coll->rms_norm != NULL)
+        return norm_memory_is_valid(c, place);
     if (c->kind == SHMEMX_ALLTOALLV && !blocks_are_valid(c, place))
         return false;
     if ((c->dest_bytes > 0 && !iso_check_pointer(c, "dest", coll->dest, of_dest, place)) ||
@@ -304,8 +306,6 @@ bool iso_check_memory(const struct coll_call *c, check_pointer_fn *place)
         return false;
     if (call_is(c, REDUCES) && coll->op == SHMEMX_SCALED_SUM && coll->scale_from != NULL &&
         !place(c, "scale_from", coll->scale_from, 8))
-        return false;
-    if (coll->rms_norm != NULL && !norm_memory_is_valid(c, place))
         return false;
     return to >= from + c->source_bytes || from >= to + c->dest_bytes || c->dest_bytes == 0 || c->source_bytes == 0 ||
            !call_is(c, OF_TYPE) || is_in_place(c) ||

@@ -37,6 +37,12 @@ bool iso_check_kind(struct coll_call *c, const char *api, const shmemx_coll_t *c
 bool iso_check_numbers(struct coll_call *c);
 bool iso_check_memory(const struct coll_call *c, check_pointer_fn *place);
 
+/* Where the collective writes: the sums of one with a norm may go elsewhere than its result. */
+static inline void *call_dest(const struct coll_call *c)
+{
+    const shmemx_rms_norm_t *norm = c->coll->rms_norm;
+    return norm != NULL && norm->sum != NULL ? norm->sum : c->coll->dest;
+}
 static inline unsigned call_is(const struct coll_call *c, unsigned what) { return c->is & what; }
 
 #endif

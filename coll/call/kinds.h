@@ -9,13 +9,15 @@
 
 /* ---- kinds ---- */
 
-/* With blocks or splits that the host knows, or a norm, a kind is another one to tables. */
+/* With blocks or splits that the host knows, a kind is another one to tables. With a norm it is one to the checks: the
+ * tables have its allreduce. */
 enum {
     CALL_USER_KINDS = SHMEMX_REDUCE + 1,
     CALL_ALLTOALLV_HOST = CALL_USER_KINDS,
     CALL_FCOLLECT_SPLITS,
     CALL_REDUCESCATTER_SPLITS,
-    CALL_ALLREDUCE_RMS_NORM,
+    CALL_TABLE_KINDS,
+    CALL_ALLREDUCE_RMS_NORM = CALL_TABLE_KINDS,
     CALL_ALL_KINDS
 };
 enum {

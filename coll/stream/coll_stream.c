@@ -49,7 +49,7 @@ static void fill_reduction(struct stream_call *c)
 static void fill_sizes(struct stream_call *c)
 {
     const shmemx_coll_t *coll = c->call.coll;
-    c->facts.kind = c->call.kind;
+    c->facts.kind = coll->rms_norm != NULL ? SHMEMX_ALLREDUCE : c->call.kind;
     c->facts.engines = coll->engines != 0;
     c->facts.apart = coll->to_float != 0 || (coll->splits != NULL && (coll->splits->dests != NULL || coll->splits->sources != NULL));
     c->args.to_float = (uint32_t)coll->to_float;
@@ -235,7 +235,7 @@ static bool signals_are_valid(struct stream_call *c)
 
 static bool norm_is_of_device(const struct stream_call *c, const shmemx_rms_norm_t *norm)
 {
-    return is_of_device(c, "rms_norm->residual", norm->residual) && is_of_device(c, "rms_norm->weight", norm->weight) &&
+    return is_of_device(c, "dest", c->call.coll->dest) && is_of_device(c, "rms_norm->residual", norm->residual) && is_of_device(c, "rms_norm->weight", norm->weight) &&
            (norm->scale == NULL || is_of_device(c, "rms_norm->scale", norm->scale)) &&
            (norm->scales == NULL || is_of_device(c, "rms_norm->scales", norm->scales));
 }
@@ -243,7 +243,7 @@ static bool norm_is_of_device(const struct stream_call *c, const shmemx_rms_norm
 static bool memory_is_valid(struct stream_call *c)
 {
     const struct coll_call *call = &c->call;
-    c->args.dest = (char *)call->coll->dest;
+    c->args.dest = (char *)call_dest(call);
     c->args.source = (const char *)call->coll->source;
     if (!iso_check_memory(call, pointer_is_valid) ||
         (call->dest_bytes > 0 && !side_is_valid(c, ISOD_NEEDS_DEST, c->args.dest, call->dest_bytes)) ||
@@ -380,7 +380,9 @@ static int enqueue(const struct stream_call *c)
         iso_select_explain(table, &c->facts, &choice);
     if (iso_stream_slot_order(c) != 0)
         return 1;
-    return choice.algorithm->run(c, choice.algorithm, choice.shape) == 0 ? 0 : 1;
+    if (choice.algorithm->run(c, choice.algorithm, choice.shape) != 0)
+        return 1;
+    return c->call.coll->rms_norm != NULL ? iso_norm_run(c) : 0;
 }
 
 int iso_stream_run(const struct stream_call *c)

@@ -189,10 +189,9 @@ int iso_list_run_splits(const struct stream_call *c, const struct select_algorit
 
 /* ---- stream_norm.c ---- */
 
-/* One-shot: a block goes over single rows; two-shot: over as many as there are members. */
-int iso_norm_run_oneshot(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape);
-int iso_norm_run_twoshot(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape);
-int iso_norm_run_staged(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape);
+int iso_norm_run(const struct stream_call *c); /* behind the all-reduce. 0, or nonzero after a sentence */
+extern const gpu_kernel iso_norm_kernels[];
+extern const int iso_norm_n_kernels;
 
 /* ---- stream_choice.c ---- */
 

@@ -6,7 +6,6 @@
 #include "../../bootstrap/log.h"
 #include "batch.h"
 #include "coll_stream.h"
-#include "norm.h"
 #include "pair/pairs.h"
 
 #include <string.h>
@@ -24,10 +23,6 @@ ISOD_STREAM_MOVES(DECLARE_MOVE)
 ISOD_STREAM_REDUCES(DECLARE_REDUCE)
 ISOD_STREAM_PAIRS(DECLARE)
 ISOD_STREAM_BATCHES(DECLARE)
-#define DECLARE_NORMS_SUM(name) ISOD_STREAM_NORM_TYPES(DECLARE_SUM, name)
-#define DECLARE_NORMS_ANY(name) DECLARE(name##_any)
-#define DECLARE_NORM(name, needs, operators) DECLARE_NORMS_##operators(name)
-ISOD_STREAM_NORMS(DECLARE_NORM)
 
 #define LIST(name) isod_stream_##name##_kernel,
 #define LIST_MOVE(name, needs) LIST(name)
@@ -36,11 +31,8 @@ ISOD_STREAM_NORMS(DECLARE_NORM)
 #define LIST_REDUCE_ANY(name) LIST(name##_any)
 #define LIST_REDUCE_ALL(name) LIST_REDUCE_SUM(name) LIST_REDUCE_ANY(name)
 #define LIST_REDUCE(name, needs, operators) LIST_REDUCE_##operators(name)
-#define LIST_NORM_SUM(name) ISOD_STREAM_NORM_TYPES(LIST_SUM, name)
-#define LIST_NORM_ANY(name) LIST(name##_any)
-#define LIST_NORM(name, needs, operators) LIST_NORM_##operators(name)
 const gpu_kernel iso_stream_kernels[] = {ISOD_STREAM_MOVES(LIST_MOVE) ISOD_STREAM_REDUCES(LIST_REDUCE)
-                                             ISOD_STREAM_BATCHES(LIST) ISOD_STREAM_NORMS(LIST_NORM)};
+                                             ISOD_STREAM_BATCHES(LIST)};
 const gpu_kernel iso_pair_kernels[] = {ISOD_STREAM_PAIRS(LIST)};
 const int iso_pair_n_kernels = sizeof(iso_pair_kernels) / sizeof(iso_pair_kernels[0]);
 const int iso_stream_n_kernels = sizeof(iso_stream_kernels) / sizeof(iso_stream_kernels[0]);
@@ -52,18 +44,10 @@ const int iso_stream_n_kernels = sizeof(iso_stream_kernels) / sizeof(iso_stream_
 #define TABLE_ALL(name) TABLE_SUM(name)
 #define TABLE(name, needs, operators) TABLE_##operators(name)
 ISOD_STREAM_REDUCES(TABLE)
-#define BY_ROW(representation, name) [ROW_##representation] = isod_stream_##name##_sum_##representation##_kernel,
-#define ROW_f32 SHMEMX_FLOAT
-#define ROW_f16 SHMEMX_HALF
-#define ROW_bf16 SHMEMX_BFLOAT16
-#define NORM_SUM(name) static const gpu_kernel name##_sums[CALL_TYPES_END] = {ISOD_STREAM_NORM_TYPES(BY_ROW, name)};
-#define NORM_ANY(name)
-#define NORM_TABLE(name, needs, operators) NORM_##operators(name)
-ISOD_STREAM_NORMS(NORM_TABLE)
 
 #define MOVE_NEEDS(name, needs) NEEDS_##name = (needs),
 #define REDUCE_NEEDS(name, needs, operators) NEEDS_##name = (needs),
-enum { ISOD_STREAM_MOVES(MOVE_NEEDS) ISOD_STREAM_REDUCES(REDUCE_NEEDS) ISOD_STREAM_NORMS(REDUCE_NEEDS) };
+enum { ISOD_STREAM_MOVES(MOVE_NEEDS) ISOD_STREAM_REDUCES(REDUCE_NEEDS) };
 
 /* ---- how much they carry ---- */
 
@@ -301,24 +285,9 @@ static const struct select_algorithm algorithms[] = {
     {CALL_REDUCESCATTER_SPLITS, "staged",
      .needs = NEEDS_reduce_splits, .bytes = 64, .run = iso_list_run_splits, .any = isod_stream_reduce_splits_any_kernel,
      .why = "packed on the way; any memory, any path"},
-    {CALL_ALLREDUCE_RMS_NORM, "ll",
-     .needs = NEEDS_norm_ll, .run = iso_norm_run_oneshot, .sums = norm_ll_sums,
-     .why = "one hop, data and flag in one store; all normalise all rows"},
-    {CALL_ALLREDUCE_RMS_NORM, "ll128",
-     .needs = NEEDS_norm_ll128, .run = iso_norm_run_oneshot, .sums = norm_ll128_sums,
-     .why = "one hop, 120 bytes and their flag in one store; all normalise all rows"},
-    {CALL_ALLREDUCE_RMS_NORM, "twoshot_ll",
-     .needs = NEEDS_norm_twoshot_ll, .run = iso_norm_run_twoshot, .sums = norm_twoshot_ll_sums,
-     .why = "two hops of LL, a part each to sum; all normalise all rows"},
-    {CALL_ALLREDUCE_RMS_NORM, "twoshot_ll128",
-     .needs = NEEDS_norm_twoshot_ll128, .run = iso_norm_run_twoshot, .sums = norm_twoshot_ll128_sums,
-     .why = "two hops of LL128, a part each to sum; all normalise all rows"},
-    {CALL_ALLREDUCE_RMS_NORM, "staged",
-     .needs = NEEDS_norm_staged, .run = iso_norm_run_staged, .any = isod_stream_norm_staged_any_kernel,
-     .why = "any path"},
 };
 /* clang-format on */
 
 const struct select_plane iso_select_stream = {
-    "stream", "on a stream", iso_call_kinds_of_tables, CALL_ALL_KINDS, algorithms, sizeof algorithms / sizeof algorithms[0],
+    "stream", "on a stream", iso_call_kinds_of_tables, CALL_TABLE_KINDS, algorithms, sizeof algorithms / sizeof algorithms[0],
     ISOD_STREAM_THREADS};

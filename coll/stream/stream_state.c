@@ -50,6 +50,8 @@ static int preload(struct device *d)
         rc = iso_gpu_preload(d->gpu, iso_stream_kernels[i]);
     for (int i = 0; i < iso_pair_n_kernels && rc == 0; i++)
         rc = iso_gpu_preload(d->gpu, iso_pair_kernels[i]);
+    for (int i = 0; i < iso_norm_n_kernels && rc == 0; i++)
+        rc = iso_gpu_preload(d->gpu, iso_norm_kernels[i]);
     if (rc != 0)
         log_error("%s: its kernels cannot be loaded: %s", call, iso_gpu_error(d->gpu));
     return rc;

@@ -74,7 +74,7 @@ class Splits(ctypes.Structure):
 
 class RmsNorm(ctypes.Structure):
     _fields_ = [("residual", c_void_p), ("weight", c_void_p), ("hidden", c_size_t), ("eps", c_double),
-                ("dest_type", c_int), ("scale", c_void_p), ("scales", c_void_p)]
+                ("dest_type", c_int), ("scale", c_void_p), ("scales", c_void_p), ("sum", c_void_p)]
 
 
 class DeviceError(ctypes.Structure):

@@ -456,4 +456,62 @@ static inline void coll_check_all(struct coll_state *s, const struct coll_case *
         coll_check_signals(s, c, what);
 }
 
+/* ---- teams that span nodes ---- */
+
+/* As the library is told: a number for each PE, as often as needed from the begin. */
+static inline long coll_node_of(int pe)
+{
+    const char *text = getenv("SHMEM_VIRTUAL_NODES");
+    long numbers[MOST_PES], n = 0;
+    for (char *end = (char *)(uintptr_t)text; end != NULL && *end != '\0' && n < MOST_PES; end += *end == ',')
+        numbers[n++] = strtol(end, &end, 10);
+    return n > 0 ? numbers[pe % n] : 0;
+}
+
+/* Several nodes, and several members on one of them. */
+static inline bool coll_spans_nodes(const struct coll_team *team)
+{
+    bool several = false, shared = false;
+    for (int m = 1; m < team->n; m++) {
+        several = several || coll_node_of(team->world[m]) != coll_node_of(team->world[0]);
+        for (int other = 0; other < m; other++)
+            shared = shared || coll_node_of(team->world[m]) == coll_node_of(team->world[other]);
+    }
+    return several && shared;
+}
+
+/* What the members of m's node have, if m is the first of them there, as elements. false: m is not. */
+static inline bool coll_part_of_node(const struct coll_case *c, int m, size_t first, size_t n, unsigned char *out)
+{
+    int members[MOST_PES], some = 0;
+    for (int other = 0; other < c->team->n; other++)
+        if (coll_node_of(c->team->world[other]) == coll_node_of(c->team->world[m]))
+            members[some++] = c->team->world[other];
+    if (members[0] != c->team->world[m])
+        return false;
+    values_reduce(c->type, values_folded(c->op), members, some, c->round, first, n, out);
+    return true;
+}
+
+/* A node's members are combined first, then the nodes' parts. */
+static inline void coll_reduce_by_nodes(const struct coll_case *c, size_t first, size_t n, unsigned char *out)
+{
+    const struct values_type *t = &values_types[c->type];
+    unsigned char part[VALUES_CHUNK * 8];
+    union values_chunk whole, next;
+    size_t most = VALUES_CHUNK / t->parts;
+    for (size_t at = 0; at < n; at += most) {
+        size_t some = n - at < most ? n - at : most;
+        for (int m = 0; m < c->team->n; m++) {
+            if (!coll_part_of_node(c, m, first + at, some, part))
+                continue;
+            values_decode(t, part, some * t->parts, m == 0 ? &whole : &next);
+            if (m > 0)
+                values_fold(t, values_folded(c->op), &whole, &next, some * t->parts);
+        }
+        values_scale(t, c->op, c->team->n, &whole, some);
+        values_encode(t, &whole, some * t->parts, out + at * t->bytes);
+    }
+}
+
 #endif

@@ -25,74 +25,15 @@ struct hier_state {
     unsigned seen[KINDS]; /* calls by "hier" */
 };
 
-/* ---- nodes ---- */
-
-/* As the library is told: a number for each PE, as often as needed from the begin. */
-static long node_of(int pe)
-{
-    const char *text = getenv("SHMEM_VIRTUAL_NODES");
-    long numbers[MOST_PES], n = 0;
-    for (char *end = (char *)(uintptr_t)text; end != NULL && *end != '\0' && n < MOST_PES; end += *end == ',')
-        numbers[n++] = strtol(end, &end, 10);
-    return n > 0 ? numbers[pe % n] : 0;
-}
-
-/* Several nodes, and several members on one of them. */
-static bool spans_nodes(const struct coll_team *team)
-{
-    bool several = false, shared = false;
-    for (int m = 1; m < team->n; m++) {
-        several = several || node_of(team->world[m]) != node_of(team->world[0]);
-        for (int other = 0; other < m; other++)
-            shared = shared || node_of(team->world[m]) == node_of(team->world[other]);
-    }
-    return several && shared;
-}
-
-/* ---- the reference ---- */
-
-/* What the members of m's node have, if m is the first of them there, as elements. false: m is not. */
-static bool part_of(const struct coll_case *c, int m, size_t first, size_t n, unsigned char *out)
-{
-    int members[MOST_PES], some = 0;
-    for (int other = 0; other < c->team->n; other++)
-        if (node_of(c->team->world[other]) == node_of(c->team->world[m]))
-            members[some++] = c->team->world[other];
-    if (members[0] != c->team->world[m])
-        return false;
-    values_reduce(c->type, values_folded(c->op), members, some, c->round, first, n, out);
-    return true;
-}
-
-static void reduce_by_nodes(const struct coll_case *c, size_t first, size_t n, unsigned char *out)
-{
-    const struct values_type *t = &values_types[c->type];
-    unsigned char part[VALUES_CHUNK * 8];
-    union values_chunk whole, next;
-    size_t most = VALUES_CHUNK / t->parts;
-    for (size_t at = 0; at < n; at += most) {
-        size_t some = n - at < most ? n - at : most;
-        for (int m = 0; m < c->team->n; m++) {
-            if (!part_of(c, m, first + at, some, part))
-                continue;
-            values_decode(t, part, some * t->parts, m == 0 ? &whole : &next);
-            if (m > 0)
-                values_fold(t, values_folded(c->op), &whole, &next, some * t->parts);
-        }
-        values_scale(t, c->op, c->team->n, &whole, some);
-        values_encode(t, &whole, some * t->parts, out + at * t->bytes);
-    }
-}
-
 static void expect(struct hier_state *s, const struct coll_case *c)
 {
     bool inside = c->in_place && !coll_holder_is_dest(c);
     struct buffer *b = inside ? &s->coll.source : &s->coll.dest;
     size_t at = inside ? c->source_shift + coll_inner_at(c) : c->dest_shift;
-    if (!coll_reduces(c->kind) || !spans_nodes(c->team)) /* parts of one node are not rounded on their way */
+    if (!coll_reduces(c->kind) || !coll_spans_nodes(c->team)) /* parts of one node are not rounded on their way */
         coll_expect(&s->coll, c);
     else
-        reduce_by_nodes(c, c->kind == SHMEMX_ALLREDUCE ? 0 : (size_t)c->team->me * c->nelems, c->nelems,
+        coll_reduce_by_nodes(c, c->kind == SHMEMX_ALLREDUCE ? 0 : (size_t)c->team->me * c->nelems, c->nelems,
                         buffer_image(b) + at);
 }
 
@@ -156,8 +97,8 @@ static void check_choice(struct hier_state *s, const struct coll_case *c, const 
     bool hier = strstr(choice, "stream: hier,") != NULL;
     s->seen[c->kind] += hier;
     if (c->nelems > 0 && (forced == NULL || *forced == '\0'))
-        CHECK_EQ_NAMED(hier, spans_nodes(c->team) && can_be_hier(s, c), text);
-    if (!spans_nodes(c->team))
+        CHECK_EQ_NAMED(hier, coll_spans_nodes(c->team) && can_be_hier(s, c), text);
+    if (!coll_spans_nodes(c->team))
         CHECK_EQ_NAMED(hier, false, text);
 }
 

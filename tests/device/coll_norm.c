@@ -11,7 +11,7 @@ enum { CALLS = 60, MOST_BYTES = 1 << 20, LEAVES = 512, REPLAYS = 3 };
 
 struct norms {
     struct coll_team teams[TEAMS];
-    struct buffer dest, source, residual, small; /* small: weight, and behind it scale or scales */
+    struct buffer dest, source, sums, residual, small; /* small: weight, and behind it scale or scales */
     shmemx_stream_t stream;
     uint64_t random; /* alike on all PEs */
     unsigned round;
@@ -20,8 +20,12 @@ struct norms {
 enum result { AS_TYPE, STATIC_E4M3, TOKEN_E4M3, RESULTS };
 static const char *const result_names[RESULTS] = {"as type", "e4m3 by one scale", "e4m3 by scales"};
 
+/* Where the sums go. */
+enum sums { SUMS_TO_DEST, SUMS_APART, SUMS_TO_SOURCE };
+
 struct one {
     int type, result, team;
+    enum sums sums;
     size_t rows, hidden;
     bool in_place;
     double eps;
@@ -105,7 +109,18 @@ static void expect_row(struct norms *s, const struct one *c, size_t row)
     unsigned char *kept = buffer_image(&s->residual) + at * type->bytes, *bytes = (unsigned char *)malloc(h * 4);
     float *x = (float *)malloc(h * sizeof(float) * 3), *w = x + h, *y = w + h;
     CHECK_OR_EXIT(bytes != NULL && x != NULL);
-    values_reduce(c->type, SHMEMX_SUM, t->world, t->n, s->round, at, h, bytes);
+    struct coll_case sum;
+    memset(&sum, 0, sizeof sum);
+    sum.team = t;
+    sum.type = c->type;
+    sum.op = SHMEMX_SUM;
+    sum.round = s->round;
+    if (coll_spans_nodes(t))
+        coll_reduce_by_nodes(&sum, at, h, bytes);
+    else
+        values_reduce(c->type, SHMEMX_SUM, t->world, t->n, s->round, at, h, bytes);
+    if (c->sums != SUMS_TO_DEST)
+        memcpy(buffer_image(c->sums == SUMS_APART ? &s->sums : &s->source) + at * type->bytes, bytes, h * type->bytes);
     decode(c->type, bytes, h, x);
     decode(c->type, kept, h, y);
     for (size_t i = 0; i < h; i++)
@@ -149,8 +164,13 @@ static void make(struct norms *s, struct one *c)
     c->hidden = lengths[next(s, sizeof lengths / sizeof lengths[0])];
     size_t most = MOST_BYTES / 4 / c->hidden;
     c->rows = next(s, 12) == 0 ? 0 : 1 + (size_t)next(s, next(s, 2) == 0 ? 4 : 20);
+    if (c->hidden <= 1032 && next(s, 3) == 0)
+        c->rows = 129 + (size_t)next(s, 40); /* smaller blocks */
     c->rows = c->rows < most ? c->rows : most;
     c->in_place = c->result == AS_TYPE && next(s, 4) == 0;
+    c->sums = (enum sums)next(s, 3);
+    if (c->in_place || (c->sums == SUMS_TO_DEST && c->result != AS_TYPE))
+        c->sums = c->in_place ? SUMS_TO_DEST : SUMS_APART;
     c->eps = next(s, 2) == 0 ? 1e-6 : 0.25;
     c->small_at = c->hidden * values_types[c->type].bytes;
 }
@@ -171,6 +191,7 @@ static void fill(struct norms *s, const struct one *c)
     }
     buffer_upload(&s->dest);
     buffer_upload(&s->source);
+    buffer_upload(&s->sums);
     buffer_upload(&s->residual);
     buffer_upload(&s->small);
 }
@@ -182,6 +203,7 @@ static void begin(struct norms *s, const struct one *c)
     int memory = (int)((next(s, MEMORIES) + (uint64_t)shmem_my_pe()) % MEMORIES); /* each PE has its own */
     buffer_begin(&s->dest, memory, n * (c->result == AS_TYPE ? type->bytes : 1));
     buffer_begin(&s->source, (int)next(s, MEMORIES), c->in_place ? 0 : n * type->bytes);
+    buffer_begin(&s->sums, (int)next(s, MEMORIES), c->sums == SUMS_APART ? n * type->bytes : 0);
     buffer_begin(&s->residual, (int)next(s, MEMORIES), n * type->bytes);
     buffer_begin(&s->small, (int)next(s, MEMORIES), c->small_at + (c->rows + 1) * sizeof(float));
 }
@@ -199,6 +221,9 @@ static int enqueue(struct norms *s, const struct one *c, size_t first, size_t ro
     norm.dest_type = c->result == AS_TYPE ? c->type : SHMEMX_FLOAT8_E4M3;
     norm.scale = c->result == STATIC_E4M3 ? scales : NULL;
     norm.scales = c->result == TOKEN_E4M3 ? scales + first : NULL;
+    norm.sum = c->sums == SUMS_APART       ? buffer_data(&s->sums) + at * bytes
+               : c->sums == SUMS_TO_SOURCE ? buffer_data(&s->source) + at * bytes
+                                           : NULL;
     return shmemx_allreduce_rms_norm_on_stream(s->teams[c->team].team,
                                                buffer_data(&s->dest) + at * (c->result == AS_TYPE ? bytes : 1),
                                                source + at * bytes, rows, c->type, &norm, s->stream);
@@ -207,15 +232,17 @@ static int enqueue(struct norms *s, const struct one *c, size_t first, size_t ro
 static void look(struct norms *s, const struct one *c, const char *how)
 {
     char text[200];
-    snprintf(text, sizeof text, "%zu rows of %zu %s, %s, %s, team %d%s, eps %g, round %u", c->rows, c->hidden,
-             values_types[c->type].name, result_names[c->result], how, c->team, c->in_place ? ", in place" : "", c->eps,
-             s->round);
+    static const char *const sums[] = {"dest", "memory of their own", "source"};
+    snprintf(text, sizeof text, "%zu rows of %zu %s, %s, %s, team %d%s, sums to %s, eps %g, round %u", c->rows, c->hidden,
+             values_types[c->type].name, result_names[c->result], how, c->team, c->in_place ? ", in place" : "",
+             sums[c->sums], c->eps, s->round);
     CHECK_EQ_NAMED(shmemx_stream_synchronize(s->stream), 0, text);
     for (size_t row = 0; row < c->rows; row++)
         expect_row(s, c, row);
     (void)buffer_check(&s->residual, text);
     (void)buffer_check(&s->dest, text);
     (void)buffer_check(&s->source, text);
+    (void)buffer_check(&s->sums, text);
     (void)buffer_check(&s->small, text);
 }
 
@@ -264,6 +291,7 @@ static int test_main(void)
     coll_teams_make(s.teams);
     buffer_make(&s.dest, MOST_BYTES);
     buffer_make(&s.source, MOST_BYTES);
+    buffer_make(&s.sums, MOST_BYTES);
     buffer_make(&s.residual, MOST_BYTES);
     buffer_make(&s.small, MOST_BYTES);
     CHECK_OR_EXIT(shmemx_stream_create(&s.stream) == 0);
@@ -275,6 +303,7 @@ static int test_main(void)
     shmem_barrier_all();
     buffer_drop(&s.small);
     buffer_drop(&s.residual);
+    buffer_drop(&s.sums);
     buffer_drop(&s.source);
     buffer_drop(&s.dest);
     return CHECK_DONE();

@@ -141,7 +141,7 @@ WITH(reduce_op, SHMEMX_REDUCE, q.op = SHMEMX_AVG)
 /* Two rows of 64 floats. */
 static shmemx_rms_norm_t norm(void)
 {
-    const shmemx_rms_norm_t v = {object.buffer, object.buffer + 4096, 64, 1e-6, SHMEMX_FLOAT, NULL, NULL};
+    const shmemx_rms_norm_t v = {object.buffer, object.buffer + 4096, 64, 1e-6, SHMEMX_FLOAT, NULL, NULL, NULL};
     return v;
 }
 #define WITH_NORM(name, statement)                                                                       \
@@ -161,8 +161,9 @@ WITH_NORM(norm_dest_type, v.dest_type = SHMEMX_HALF)
 WITH_NORM(norm_scale_alone, v.scale = floats(8192))
 WITH_E4M3(norm_no_scale, )
 WITH_E4M3(norm_both_scales, v.scale = floats(8192); v.scales = floats(8196))
-WITH_E4M3(norm_scale_odd, v.scale = (const float *)(const void *)(object.buffer + 8193))
-WITH_E4M3(norm_in_place, v.scale = floats(8192); q.source = q.dest)
+WITH_E4M3(norm_no_sum, v.scale = floats(8192))
+WITH_E4M3(norm_scale_odd, v.sum = object.buffer + 16384; v.scale = (const float *)(const void *)(object.buffer + 8193))
+WITH_E4M3(norm_in_place, v.sum = object.buffer + 16384; v.scale = floats(8192); q.source = q.dest)
 WITH_NORM(norm_residual_null, v.residual = NULL)
 WITH_NORM(norm_weight_odd, v.weight = object.buffer + 4104)
 WITH_NORM(norm_source_odd, q.source = object.device + 2056)
@@ -402,6 +403,7 @@ static int differ_late(void) /* one member is far ahead, and finds it when it co
     X(norm_scale_alone, WITH_DEVICE, true)  \
     X(norm_no_scale, WITH_DEVICE, true)     \
     X(norm_both_scales, WITH_DEVICE, true)  \
+    X(norm_no_sum, WITH_DEVICE, true)       \
     X(norm_scale_odd, WITH_DEVICE, true)    \
     X(norm_in_place, WITH_DEVICE, true)     \
     X(norm_residual_null, WITH_DEVICE, true)\

@@ -71,7 +71,8 @@ def call_kernel(core, tensors, eps, scale, scales):
     weight = apart(weight, [dest, kept], core.new)
     norm = _lib.RmsNorm(kept.data_ptr(), weight.data_ptr(), tensor.shape[-1], eps, TYPES[dest.dtype],
                         scale.data_ptr() if scale is not None else None,
-                        scales.data_ptr() if scales is not None else None)
+                        scales.data_ptr() if scales is not None else None,
+                        core.keep(torch.empty_like(source)).data_ptr() if dest.dtype is not source.dtype else None)
     core.call_with_norm(norm, dest.data_ptr(), source.data_ptr(), source.numel(), TYPES[tensor.dtype])
     core.put_back(residual, kept)
     core.put_back(out, dest)
@@ -179,9 +180,9 @@ class AllReduce:
         An out of torch.float8_e4m3fn gets the norm / scale, which is one float32, or with `scales` the norm / what that
         gets, a float32 for each token: its largest value / 448. Norms are computed in float32 and rounded once.
 
-        On a GPU it is one kernel of the library (shmemx_rms_norm_t), where all are of one type, float32, float16 or
-        bfloat16, and rows have a multiple of 8 elements, at most 16384. The bits of a token are then the same in every
-        batch. Elsewhere it is composed of the all-reduce and of torch's operations."""
+        On a GPU it is one call of the library (shmemx_rms_norm_t), an all-reduce and one kernel behind it, where all are
+        of one type, float32, float16 or bfloat16, and rows have a multiple of 8 elements, at most 16384. The bits of a
+        token are then the same in every batch. Elsewhere it is composed of the all-reduce and of torch's operations."""
         if self._group is None:
             raise IsomerError("this AllReduce is closed")
         if not self.should_use(tensor):
