@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Two 16-bit floating-point formats, binary16 and the upper half of binary32, and two of 8 bits, e4m3 and e5m2, to and
- * from float, by integer code that every target has. Rounds to nearest even, keeps the sign of zero and infinities,
- * subnormals are right even where float's are flushed to zero; a NaN stays a NaN of the same sign, quiet.
- * Includes: prim.h. Used by reductions and by the user's kernels. */
+ * from float: by instructions where prim.h has them, else by integer code. Rounds to nearest even, keeps the sign of zero
+ * and infinities, subnormals are right even where float's are flushed to zero; a NaN stays a NaN, quiet, by integer code
+ * of the same sign. Includes: prim.h. Used by reductions and by the user's kernels. */
 #ifndef ISO_HALF_DEVICE_H
 #define ISO_HALF_DEVICE_H
 
@@ -25,6 +25,9 @@ PRIM_FN float isod_float_of_bits(uint32_t bits)
 
 PRIM_FN float isod_half_to_float(uint16_t half)
 {
+#ifdef PRIM_HAS_HALF
+    return prim_half_to_float(half);
+#else
     uint32_t sign = (uint32_t)(half & 0x8000u) << 16, rest = half & 0x7fffu;
     if (rest >= 0x7c00u) /* infinity; NaN, with the quiet bit */
         return isod_float_of_bits(sign | 0x7f800000u | (rest & 0x3ffu) << 13 | (rest > 0x7c00u ? 0x400000u : 0u));
@@ -32,10 +35,14 @@ PRIM_FN float isod_half_to_float(uint16_t half)
         return isod_float_of_bits(sign | ((rest << 13) + (112u << 23)));
     float subnormal = (float)rest * 5.9604644775390625e-08f; /* 2^-24, exact */
     return isod_float_of_bits(sign | isod_float_bits(subnormal));
+#endif
 }
 
 PRIM_FN uint16_t isod_half_from_float(float f)
 {
+#ifdef PRIM_HAS_HALF
+    return prim_half_from_float(f);
+#else
     uint32_t bits = isod_float_bits(f), sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
     if (rest > 0x7f800000u)
         return (uint16_t)(sign | 0x7e00u | (rest >> 13 & 0x3ffu));
@@ -47,6 +54,7 @@ PRIM_FN uint16_t isod_half_from_float(float f)
     }
     rest += 0xfffu + (rest >> 13 & 1u);
     return (uint16_t)(sign | ((rest - (112u << 23)) >> 13));
+#endif
 }
 
 /* ---- the upper half of binary32 ---- */
@@ -55,10 +63,14 @@ PRIM_FN float isod_bfloat16_to_float(uint16_t b) { return isod_float_of_bits((ui
 
 PRIM_FN uint16_t isod_bfloat16_from_float(float f)
 {
+#ifdef PRIM_HAS_BFLOAT16
+    return prim_bfloat16_from_float(f);
+#else
     uint32_t bits = isod_float_bits(f);
     if ((bits & 0x7fffffffu) > 0x7f800000u)
         return (uint16_t)(bits >> 16 | 0x40u);
     return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+#endif
 }
 
 /* ---- 8 bits, as torch.float8_e4m3fn and torch.float8_e5m2 have them ---- */
@@ -75,6 +87,9 @@ PRIM_FN float isod_e4m3_to_float(uint8_t b)
 /* Saturates: what is larger than 448, an infinity too, becomes 448. */
 PRIM_FN uint8_t isod_e4m3_from_float(float f)
 {
+#ifdef PRIM_HAS_E4M3
+    return prim_e4m3_from_float(f);
+#else
     uint32_t bits = isod_float_bits(f), sign = bits >> 24 & 0x80u, rest = bits & 0x7fffffffu;
     if (rest >= 0x43e00000u)
         return (uint8_t)(sign | (rest > 0x7f800000u ? 0x7fu : 0x7eu));
@@ -84,6 +99,7 @@ PRIM_FN uint8_t isod_e4m3_from_float(float f)
     }
     rest += 0x7ffffu + (rest >> 20 & 1u);
     return (uint8_t)(sign | ((rest - (120u << 23)) >> 20));
+#endif
 }
 
 /* The upper half of binary16. */

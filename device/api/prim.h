@@ -166,6 +166,9 @@ struct prim_named {
  *                                       places that kernels of other streams need, for which peers may be waiting
  * prim_load_const_u64(p), _u32          of what does not change while a kernel runs (tables): may be cached and hoisted
  * prim_sqrt(x)                          of a float, rounded correctly
+ * prim_half_to_float(h), prim_half_from_float(f), prim_bfloat16_from_float(f), prim_e4m3_from_float(f)
+ *                                       conversions of half_device.h; only of a target that defines PRIM_HAS_HALF,
+ *                                       PRIM_HAS_BFLOAT16, PRIM_HAS_E4M3
  * prim_pause()                          between two polls; on the CPU device other threads of the block run meanwhile
  * prim_clock_ns()                       monotone, for deadlines, comparable on one processor only
  */

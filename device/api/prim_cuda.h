@@ -613,6 +613,40 @@ PRIM_FN void prim_stream_pass(void)
 #endif
 }
 
+/* ---- formats ---- */
+
+#define PRIM_HAS_HALF
+PRIM_FN float prim_half_to_float(uint16_t half)
+{
+    float f;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(half));
+    return f;
+}
+PRIM_FN uint16_t prim_half_from_float(float f)
+{
+    uint16_t half;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(f));
+    return half;
+}
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#define PRIM_HAS_BFLOAT16
+PRIM_FN uint16_t prim_bfloat16_from_float(float f)
+{
+    uint16_t b;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(b) : "f"(f));
+    return b;
+}
+#endif
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+#define PRIM_HAS_E4M3
+PRIM_FN uint8_t prim_e4m3_from_float(float f)
+{
+    uint16_t two;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(two) : "f"(0.0f), "f"(f));
+    return (uint8_t)two;
+}
+#endif
+
 /* ---- time ---- */
 
 #define PRIM_GIVES_TIME

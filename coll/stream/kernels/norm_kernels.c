@@ -247,7 +247,7 @@ PRIM_FN void norm_any(struct norm_row *r, enum isod_elem elem)
 }
 
 /* No sync at a row's end: what the next one writes first, the leaves, was read before the last sync of this one. */
-PRIM_FN int norm_rows(const struct isod_stream_norm *a, enum isod_elem elem)
+PRIM_FN void norm_rows(const struct isod_stream_norm *a, enum isod_elem elem)
 {
     uint32_t size = prim_size(prim_group_block());
     struct norm_row r;
@@ -264,10 +264,18 @@ PRIM_FN int norm_rows(const struct isod_stream_norm *a, enum isod_elem elem)
         else
             norm_any(&r, elem);
     }
-    return 0;
 }
 
 /* ---- kernels ---- */
 
-#define NORM_KERNEL(NAME) ISOD_STREAM_KERNEL_OF(struct isod_stream_norm, norm_##NAME, norm_rows(&a, ISOD_ELEM_##NAME))
+/* Several blocks share a multiprocessor: bounded as blocks of twice their threads are. */
+#define NORM_KERNEL(NAME)                                                                                        \
+    PRIM_KERNEL_BOUNDED(isod_stream_norm_##NAME##_kernel, struct isod_stream_norm, a, 2 * ISOD_NORM_SUMS)        \
+    {                                                                                                            \
+        prim_stream_wait();                                                                                      \
+        if (prim_call_begin())                                                                                   \
+            norm_rows(&a, ISOD_ELEM_##NAME);                                                                     \
+        (void)prim_call_end(0);                                                                                  \
+        prim_stream_pass();                                                                                      \
+    }
 ISOD_STREAM_NORM_TYPES(NORM_KERNEL)
