@@ -21,6 +21,9 @@ static struct env unread; /* the variables before the first start: all zero */
 static _Thread_local struct state own_state = STATE_INITIAL;
 static _Thread_local struct state *adopted_state;
 struct state *iso_state_of_thread(void) { return adopted_state != NULL ? adopted_state : &own_state; }
+#elif defined ISO_STATE_BY_CALL
+static struct state own_state = STATE_INITIAL;
+struct state *iso_state_of_thread(void) { return &own_state; }
 #else
 struct state iso_state = STATE_INITIAL;
 #endif

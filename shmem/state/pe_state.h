@@ -127,7 +127,7 @@ struct state {
     const char *data_refusal; /* why global variables are not symmetric; NULL: they are */
 };
 
-#ifdef ISO_PES_AS_THREADS
+#if defined ISO_PES_AS_THREADS || defined ISO_STATE_BY_CALL /* the latter: objects for both kinds of PEs */
 struct state *iso_state_of_thread(void) __attribute__((const));
 #define ISO iso_state_of_thread()
 #else
