@@ -18,6 +18,13 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 LIMIT_SECONDS = 300  # a guard, for a busy machine
 
 
+def pytest_collection_modifyitems(items):
+    """Most of their time is the start of interpreters that import torch, or they repeat others at one more size."""
+    for item in items:
+        if os.environ.get("ISOMER_TEST_FEW") and item.get_closest_marker("long"):
+            item.add_marker(pytest.mark.skip(reason="long, and ISOMER_TEST_FEW is set"))
+
+
 def why_not():
     """Why tests of groups cannot run here; None where they can."""
     try:

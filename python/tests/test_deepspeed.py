@@ -101,7 +101,10 @@ def gloo(ranks, dtype):
     return _of_gloo[dtype]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+DTYPES = [pytest.param(torch.float32, marks=pytest.mark.long), torch.bfloat16]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=["torch.float32", "torch.bfloat16"])
 @pytest.mark.parametrize("backend, install", [("isomer", False), ("gloo", True)], ids=["backend", "install"])
 def test_zero3_as_gloo(ranks, backend, install, dtype):
     expected = gloo(ranks, dtype)
@@ -110,7 +113,7 @@ def test_zero3_as_gloo(ranks, backend, install, dtype):
     assert got == expected  # two summands have one order, and a gather moves bytes
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=["torch.float32", "torch.bfloat16"])
 def test_zero3_by_parts_as_gloo(ranks, dtype):
     assert ranks(2, train_on_streams, dtype, backend=None) == gloo(ranks, dtype)
 

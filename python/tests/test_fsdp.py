@@ -101,7 +101,7 @@ def compare(size, mine, theirs):
                                        rtol=within, atol=within)
 
 
-@pytest.mark.parametrize("size", (2, 3, 4))
+@pytest.mark.parametrize("size", (2, pytest.param(3, marks=pytest.mark.long), 4))
 def test_losses_are_those_of_gloo(ranks, size):
     trains = (plain, installed) + ((tensor_parallel, tensor_parallel_installed) if size == 4 else ())
     of_gloo = list(zip(*ranks(size, of_all_cases, size, trains, backend="gloo")))

@@ -97,7 +97,8 @@ def test_example(ranks, name, line):
 
 
 @pytest.mark.parametrize("name, line", (
-    ("allgather_matmul.py", "are those of an all-gather"), ("matmul_reducescatter.py", "are those of a matmul and")))
+    ("allgather_matmul.py", "are those of an all-gather"),
+    pytest.param("matmul_reducescatter.py", "are those of a matmul and", marks=pytest.mark.long)))
 def test_example_by_torchrun(ranks, name, line):  # `ranks` skips where the library is missing
     environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=os.path.join(EXAMPLES, "..", "..", "python"))
     done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",

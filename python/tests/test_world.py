@@ -321,6 +321,7 @@ def test_a_rank_that_exits_with_a_status_is_told_to_the_others_at_once():
                                          "1")
 
 
+@pytest.mark.long
 def test_mpirun_without_torchs_variables(tmp_path):
     if reason := why_not() or (None if shutil.which("mpirun") else "there is no mpirun"):
         pytest.skip(reason)
@@ -358,6 +359,7 @@ def test_elastic_restart_after_two_deaths():
     assert "AssertionError" not in done.stderr
 
 
+@pytest.mark.long
 def test_data_loader_workers_by_fork_and_spawn():
     done = run_program("def main():\n"
                        "    data = torch.utils.data.TensorDataset(torch.arange(64.0))\n"
