@@ -64,7 +64,7 @@ static void *run(void *argument)
     int me = (int)(intptr_t)argument, other = 1 - me;
     uint64_t words[ISO_INBOX_BYTES / 8], torn = 0, lost = 0;
     const void *before = NULL;
-    for (int i = 0; i < EPOCHS; i++) {
+    for (int i = 0, epochs = check_times(EPOCHS); i < epochs; i++) {
         struct inbox box = next_epoch(me);
         fill(words, box.epoch);
         if (me == 1)
@@ -76,7 +76,7 @@ static void *run(void *argument)
         if (me == 0)
             iso_inbox_send(box, pair.views[other].near, other, words, sizeof words);
     }
-    for (int i = 0; i < PASSES; i++)
+    for (int i = 0, passes = check_times(PASSES); i < passes; i++)
         iso_slot_central_pass(&pair.slots[me], MEMBERS, ++pair.slots[me].seq, "inbox_test");
     __atomic_fetch_add(&pair.torn, torn, __ATOMIC_RELAXED);
     __atomic_fetch_add(&pair.lost, lost, __ATOMIC_RELAXED);
