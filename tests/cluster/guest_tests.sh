@@ -95,39 +95,38 @@ later() {
 # ---- what must work ----
 
 ISO_LAUNCHER=mpirun right "mpirun, 1 on each node" 60 "$LAUNCH" 1 "$build/bin/launched" ranks 2
-ISO_LAUNCHER=oshrun right "oshrun --hosts, 2 on each node" 60 "$LAUNCH" 2 "$build/bin/launched" ranks 4
+! full || ISO_LAUNCHER=oshrun right "oshrun --hosts, 2 on each node" 60 "$LAUNCH" 2 "$build/bin/launched" ranks 4
 ! full || ISO_LAUNCHER=mpirun ISO_MAP=node right "mpirun, 2 on each node, round robin" 60 "$LAUNCH" 2 "$build/bin/launched" ranks 4
-if chosen srun; then
+if full && chosen srun; then
     . "$here/guest_slurm.sh"
     if slurm_start; then
         ISO_LAUNCHER=srun right "srun, 1 on each node" 60 "$LAUNCH" 1 "$build/bin/launched" ranks 2
-        ! full || ISO_LAUNCHER=srun right "srun, 2 on each node" 60 "$LAUNCH" 2 "$build/bin/launched" ranks 4
+        ISO_LAUNCHER=srun right "srun, 2 on each node" 60 "$LAUNCH" 2 "$build/bin/launched" ranks 4
     else
         echo "skipped srun: $reason"
     fi
     slurm_stop
 fi
-spec 1 putget signals reductions
-spec 2 contexts hier
-! full || spec 1 setup barriers reinit teams threads symmetric_heap contexts strided point_to_point programs
-! full || spec 2 point_to_point barriers programs
-device 1 litmus matrix_rma
-! full || device 1 handles matrix_wait heap matrix_moves matrix_reduce
-SHMEM_VIRTUAL_NODES=0,0,1,1 device 2 coll_hier
+spec 1 putget signals
+spec 2 contexts
+! full || spec 1 reductions setup barriers reinit teams threads symmetric_heap contexts strided point_to_point programs
+! full || spec 2 hier point_to_point barriers programs
+device 1 litmus
+! full || device 1 matrix_rma handles matrix_wait heap matrix_moves matrix_reduce
+! full || SHMEM_VIRTUAL_NODES=0,0,1,1 device 2 coll_hier
 # All of these by peer memory, as the CPU device allows it; dma-bufs and reads that flush have doubles.
 ! full || right "device memory by peer memory" 60 "$LAUNCH" 1 "$build/bin/verbs_methods" peer
 right "device memory by peer memory, flushed" 60 "$LAUNCH" 1 "$build/bin/verbs_methods" peer flushes
 ! full || right "device memory by dma-buf" 60 "$LAUNCH" 1 "$build/bin/verbs_methods" dmabuf
 right "device memory by dma-buf, flushed" 60 "$LAUNCH" 1 "$build/bin/verbs_methods" dmabuf flushes
-SHMEM_SEED=11 device 1 litmus # with a seed, writes are flushed
+! full || SHMEM_SEED=11 device 1 litmus # with a seed, writes are flushed
 tells "isomer-info: how device memory is reached" 30 "device memory by peer memory (no dmabuf: memory of the CPU device" \
     "$LAUNCH" 1 "$build/bin/isomer-info" --device
 tells "the doctor: which ports there are" 30 "ok: RDMA devices: rxea port 1 ACTIVE (Ethernet), rxeb port 1 ACTIVE (Ethernet)" \
     "$NODE" a "$build/bin/isomer-info" --doctor
 export SHMEM_DEVICE_RDMA=staged
 right "device memory staged" 60 "$LAUNCH" 1 "$build/bin/verbs_methods" staged
-device 1 litmus
-! full || device 1 matrix_rma
+! full || device 1 litmus matrix_rma
 unset SHMEM_DEVICE_RDMA
 right "calls to the device, counted" 60 "$LAUNCH" 1 "$build/bin/counts"
 right "small puts that join, counted" 60 "$LAUNCH" 1 "$build/bin/joins"
@@ -137,12 +136,12 @@ right "threads that connect at once, 2 on each node" 90 "$LAUNCH" 2 "$build/bin/
 ! full || right "random traffic, 1 on each node" 90 "$LAUNCH" 1 "$build/bin/traffic" $(full && echo 10000 || echo 2000) 4
 right "random traffic, 2 on each node" 90 "$LAUNCH" 2 "$build/bin/traffic" $(full && echo 2000 || echo 500) 2
 right "random traffic, 2 threads in 1 on each node" 60 "$LAUNCH" 1 "$build/bin/traffic" 1500 2 2
-SHMEM_TEST_FAULT=stray ends "random traffic finds a stray put" 60 "memory here is not what its writer wrote" \
+! full || SHMEM_TEST_FAULT=stray ends "random traffic finds a stray put" 60 "memory here is not what its writer wrote" \
     "$LAUNCH" 1 "$build/bin/traffic" 200 1
 
 # Two of four PEs are killed, one after the other; the others leave and begin again with new queue pairs.
 ISO_NODES="$(cat /run/node.a):rxea,$(cat /run/node.b):rxeb" ISO_FAULT_SEED=${ISO_FAULT_SEED:-3} \
-    SHMEM_BOOT_TIMEOUT=15 right "PEs that outlive a job" 200 "$build/bin/survivors" kill 2 4
+    SHMEM_BOOT_TIMEOUT=15 right "PEs that outlive a job" 200 "$build/bin/survivors" kill $(full && echo 2 || echo 1) 4
 
 # ---- what must fail, with a sentence ----
 
@@ -176,7 +175,7 @@ right "random traffic, a packet in 200 is lost" 90 "$LAUNCH" 1 "$build/bin/traff
 tc qdisc change dev ra root netem delay 200us reorder 99%
 ! full || right "random traffic, a packet in 100 is late" 90 "$LAUNCH" 1 "$build/bin/traffic" 1000 2
 tc qdisc change dev ra root netem delay 1ms reorder 50%
-SHMEM_NIC_TIMEOUT=0.02 right "random traffic, every second packet is late" 90 "$LAUNCH" 1 "$build/bin/traffic" 300 2
+! full || SHMEM_NIC_TIMEOUT=0.02 right "random traffic, every second packet is late" 90 "$LAUNCH" 1 "$build/bin/traffic" 300 2
 tc qdisc del dev ra root
 unset SHMEM_NIC_TIMEOUT
 
