@@ -53,6 +53,7 @@ MOVE(getmem_nbi)
                  (*h, dest, source, bytes, sig_addr, signal, sig_op, pe))
 MOVE_SIGNAL(putmem_signal)
 MOVE_SIGNAL(putmem_signal_nbi)
+MOVE_SIGNAL(putmem_each_signal)
 
 EXTERN_FORMS(void, put_packet,
              (const shmemd_t *h, void *dest, const void *source, size_t bytes, uint32_t epoch, int pe),
@@ -68,6 +69,7 @@ EXTERN(uint64_t, signal_fetch, (const shmemd_t *h, const uint64_t *sig_addr), re
 EXTERN_FORMS(uint64_t, signal_wait_until, (const shmemd_t *h, const uint64_t *sig_addr, int cmp, uint64_t cmp_value),
              (*h, sig_addr, cmp, cmp_value))
 EXTERN_FORMS(void, fence, (const shmemd_t *h), (*h))
+EXTERN_FORMS(void, pe_fence, (const shmemd_t *h, int pe), (*h, pe))
 EXTERN_FORMS(void, quiet, (const shmemd_t *h), (*h))
 EXTERN_FORMS(void, flush, (const shmemd_t *h), (*h))
 EXTERN_FORMS(void, acquire, (const shmemd_t *h), (*h))
@@ -117,6 +119,20 @@ POST(float, float, atomic_add)
 FETCH(float, float, atomic_fetch_add)
 POST(double, double, atomic_add)
 FETCH(double, double, atomic_fetch_add)
+/* Halves as bits, two of them as those of their word. */
+#define HALF(NAME)                                                                                        \
+    EXTERN(uint16_t, NAME##_atomic_fetch_add, (const shmemd_t *h, void *dest, uint16_t value, int pe),    \
+           shmemd_##NAME##_t v = {value};                                                                 \
+           return shmemd_##NAME##_atomic_fetch_add(*h, (shmemd_##NAME##_t *)dest, v, pe).bits;)
+HALF(half)
+HALF(bfloat16)
+#define PAIR(NAME)                                                                                    \
+    EXTERN(uint32_t, NAME##_atomic_fetch_add, (const shmemd_t *h, void *dest, uint32_t value, int pe), \
+           shmemd_##NAME##_t v; isod_unbits(&v, value, 4);                                            \
+           v = shmemd_##NAME##_atomic_fetch_add(*h, (shmemd_##NAME##_t *)dest, v, pe);                \
+           return (uint32_t)isod_bits(&v, 4);)
+PAIR(half2)
+PAIR(bfloat162)
 
 #define BIT(NAME, TYPE, ...)            \
     POST(NAME, TYPE, atomic_and)        \

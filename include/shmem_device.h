@@ -97,12 +97,13 @@ PRIM_FN shmemd_bfloat16_t shmemd_bfloat16_from_float(float f)
  *     put_signal, put_signal_nbi         no             behind the data and before the signal; then only the first
  *                                                       thread works on: source may be written, and the signal may
  *                                                       still be under way when the other threads return
+ *     put_each_signal                    no             as put_signal
  *     put_packet                         no             yes
  *     get_packet                         no             yes, dest is there for all of the group
  *     wait_until, wait_until_for,        no: one thread yes, for all of the group (wave and block forms)
  *     signal_wait_until                  waits at once
- *     fence, quiet, pe_quiet (npes > 0)  fence: yes;    yes
- *                                        quiet: no, but each thread completes its own stores before the sync at the end
+ *     fence, quiet, pe_fence,            fence: yes;    yes
+ *     pe_quiet (npes > 0)                quiet: no, but each thread completes its own stores before the sync at the end
  *     flush                              one and the same
  *     barrier, sync, data collectives    yes            yes, see shmem_device_coll.h
  *     p, g, atomics, signal_op,          of one thread: no synchronisation
@@ -294,6 +295,15 @@ SHMEM_DEVICE_TYPES(SHMEMD_PUT_SIGNAL_TYPE, )
 SHMEM_SIZES(SHMEMD_PUT_SIGNAL_SIZE, )
 SHMEMD_PUT_SIGNAL_SIZE(mem, 1, )
 
+/* One signal for puts of all threads of a wave or a block: each thread has a dest, source and number of bytes of its own,
+ * 0 too. The update is the same for all of them: sig_addr, signal, sig_op and pe, which is the target of all the data.
+ * All threads of the group call. Otherwise as put_signal. */
+SHMEMD_FORMS(void, putmem_each_signal,
+             (void *dest, const void *source, size_t bytes, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe),
+             SHMEMD_CHECK_PE;
+             isod_put_each_signal(h, g, isod_bytes_of(dest, source, bytes), isod_signal_of(sig_addr, signal, sig_op),
+                                  pe);)
+
 /* The update alone, by the calling thread. It orders nothing: put a fence between data of other calls and this signal.
  */
 PRIM_FN void shmemd_signal_op(shmemd_t h, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe)
@@ -413,6 +423,65 @@ SHMEM_STD_TYPES(SHMEMD_AMO_STD, )
 SHMEMD_AMO_REAL(float, float)
 SHMEMD_AMO_REAL(double, double)
 
+/* The same of a half and of a bfloat16: added as float and rounded to the nearest. They are exchanged with the aligned 4
+ * bytes around them, so the neighbour in these is written by atomics only, too. */
+#define SHMEMD_AMO_HALF(NAME)                                                                                       \
+    PRIM_FN shmemd_##NAME##_t shmemd_##NAME##_atomic_fetch_add(shmemd_t h, shmemd_##NAME##_t *dest,                 \
+                                                               shmemd_##NAME##_t value, int pe)                     \
+    {                                                                                                               \
+        SHMEMD_CHECK_PE;                                                                                            \
+        const unsigned upper = (unsigned)((uintptr_t)dest & 2);                                                     \
+        const void *word = (const char *)dest - upper;                                                              \
+        uint64_t seen = isod_amo(h, isod_op_fetch(ISOD_AMO_FETCH, 0, 4), word, pe);                                 \
+        for (;;) {                                                                                                  \
+            shmemd_##NAME##_t old = {(uint16_t)(seen >> upper * 8)}, sum;                                           \
+            sum = shmemd_##NAME##_from_float(shmemd_##NAME##_to_float(old) + shmemd_##NAME##_to_float(value));      \
+            const uint64_t wanted = (seen & ~((uint64_t)0xffff << upper * 8)) | (uint64_t)sum.bits << upper * 8;    \
+            const uint64_t now = isod_amo(h, isod_op_compare(seen, wanted, 4), word, pe);                           \
+            if (now == seen)                                                                                        \
+                return old;                                                                                         \
+            seen = now;                                                                                             \
+        }                                                                                                           \
+    }                                                                                                               \
+    PRIM_FN void shmemd_##NAME##_atomic_add(shmemd_t h, shmemd_##NAME##_t *dest, shmemd_##NAME##_t value, int pe)   \
+    {                                                                                                               \
+        (void)shmemd_##NAME##_atomic_fetch_add(h, dest, value, pe);                                                 \
+    }
+SHMEMD_AMO_HALF(half)
+SHMEMD_AMO_HALF(bfloat16)
+
+/* The same of two of them that are one word of 4 bytes, aligned to 4: both are added at once. */
+typedef struct {
+    shmemd_half_t x, y; /* x has the lower address */
+} __attribute__((aligned(4))) shmemd_half2_t;
+typedef struct {
+    shmemd_bfloat16_t x, y;
+} __attribute__((aligned(4))) shmemd_bfloat162_t;
+#define SHMEMD_AMO_PAIR(NAME)                                                                                         \
+    PRIM_FN shmemd_##NAME##2_t shmemd_##NAME##2_atomic_fetch_add(shmemd_t h, shmemd_##NAME##2_t * dest,               \
+                                                                 shmemd_##NAME##2_t value, int pe)                    \
+    {                                                                                                                 \
+        SHMEMD_CHECK_PE;                                                                                              \
+        uint64_t seen = isod_amo(h, isod_op_fetch(ISOD_AMO_FETCH, 0, sizeof(value)), dest, pe);                       \
+        for (;;) {                                                                                                    \
+            shmemd_##NAME##2_t old, sum;                                                                              \
+            isod_unbits(&old, seen, sizeof(old));                                                                     \
+            sum.x = shmemd_##NAME##_from_float(shmemd_##NAME##_to_float(old.x) + shmemd_##NAME##_to_float(value.x)); \
+            sum.y = shmemd_##NAME##_from_float(shmemd_##NAME##_to_float(old.y) + shmemd_##NAME##_to_float(value.y)); \
+            struct isod_word_op o = isod_op_compare(seen, isod_bits(&sum, sizeof(sum)), sizeof(sum));                 \
+            const uint64_t now = isod_amo(h, o, dest, pe);                                                            \
+            if (now == seen)                                                                                          \
+                return old;                                                                                           \
+            seen = now;                                                                                               \
+        }                                                                                                             \
+    }                                                                                                                 \
+    PRIM_FN void shmemd_##NAME##2_atomic_add(shmemd_t h, shmemd_##NAME##2_t * dest, shmemd_##NAME##2_t value, int pe) \
+    {                                                                                                                 \
+        (void)shmemd_##NAME##2_atomic_fetch_add(h, dest, value, pe);                                                  \
+    }
+SHMEMD_AMO_PAIR(half)
+SHMEMD_AMO_PAIR(bfloat16)
+
 #define SHMEMD_AMO_BIT(NAME, TYPE, ...)                             \
     SHMEMD_AMO_FETCH_OP(NAME, TYPE, atomic_fetch_and, ISOD_AMO_AND) \
     SHMEMD_AMO_FETCH_OP(NAME, TYPE, atomic_fetch_or, ISOD_AMO_OR)   \
@@ -491,7 +560,7 @@ SHMEM_STD_TYPES(SHMEMD_SOME_TYPE, )
  * These calls cover operations on this PE's handles that were issued by the calling group, and by threads with which it
  * has synchronised before. fence: operations issued before it arrive at each PE before those issued after it. quiet:
  * completes all of them at their targets, gets and non-blocking calls included. pe_quiet: the same for operations
- * towards the npes PEs listed. flush: sources of put_nbi and put_signal_nbi may be written again; it orders nothing,
+ * towards the npes PEs listed, pe_fence: a fence of operations towards one PE. flush: sources of put_nbi and put_signal_nbi may be written again; it orders nothing,
  * completes nothing at its target, and dest of get_nbi still needs a quiet. Not collective. Paths:
  *
  *                      before \ after         by pointer             by the ring
@@ -536,6 +605,8 @@ SHMEMD_ORDER(fence, )
 SHMEMD_ORDER(quiet, )
 SHMEMD_ORDER(flush, )
 SHMEMD_ORDER(acquire, )
+/* fence towards one PE: operations towards `pe` alone are ordered, which costs as much. */
+SHMEMD_FORMS(void, pe_fence, (int pe), SHMEMD_CHECK_PE; isod_fence(h, g);)
 SHMEMD_FORMS(void, pe_quiet, (const int *target_pes, size_t npes),
              for (size_t i = 0; i < npes; i++) PRIM_CHECK_PE("target_pes", target_pes[i], h.n_pes);
              isod_pe_quiet(h, g, target_pes, npes);)

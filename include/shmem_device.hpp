@@ -34,12 +34,15 @@
 // ---- vendors' types, declared only: complete where the program includes their header ----
 
 struct __half;
+struct __half2;
 struct __nv_bfloat16;
+struct __nv_bfloat162;
 struct __nv_fp8_e4m3;
 struct __nv_fp8_e5m2;
 struct __nv_fp8_e8m0;
 struct hip_bfloat16;
 struct __hip_bfloat16;
+struct __hip_bfloat162;
 struct __hip_fp8_e4m3;
 struct __hip_fp8_e5m2;
 struct __hip_fp8_e4m3_fnuz;
@@ -98,6 +101,12 @@ template <> struct type<hip_bfloat16> : counts_as<shmemd_bfloat16_t> {
 };
 template <> struct type<__hip_bfloat16> : counts_as<shmemd_bfloat16_t> {
 };
+template <> struct type<__half2> : counts_as<shmemd_half2_t> {
+};
+template <> struct type<__nv_bfloat162> : counts_as<shmemd_bfloat162_t> {
+};
+template <> struct type<__hip_bfloat162> : counts_as<shmemd_bfloat162_t> {
+};
 #define SHMEMD_MOVES(T)                                    \
     template <> struct type<T> : moves_as<unsigned char> { \
     };
@@ -152,6 +161,12 @@ SHMEM_STD_DISTINCT(SHMEMD_IN, amo, )
 SHMEM_STD_DISTINCT(SHMEMD_IN, add, )
 SHMEMD_IN(, float, add, )
 SHMEMD_IN(, double, add, )
+SHMEMD_IN(, shmemd_half_t, add, )
+SHMEMD_IN(, shmemd_bfloat16_t, add, )
+SHMEMD_IN(, shmemd_half2_t, rma, )
+SHMEMD_IN(, shmemd_half2_t, add, )
+SHMEMD_IN(, shmemd_bfloat162_t, rma, )
+SHMEMD_IN(, shmemd_bfloat162_t, add, )
 SHMEM_BIT_DISTINCT(SHMEMD_IN, bit, )
 SHMEM_LOGIC_DISTINCT(SHMEMD_IN, logic, )
 #undef SHMEMD_IN
@@ -270,6 +285,15 @@ template <> struct is_signal<unsigned long long> {
     }
 SHMEMD_WITH_SIGNAL(put_signal)
 SHMEMD_WITH_SIGNAL(put_signal_nbi)
+template <class T, class S, class G>
+PRIM_FN void put_each_signal(shmemd_t h, G group, SHMEMD_SOURCE, size_t nelems, S *sig_addr, uint64_t signal,
+                             int sig_op, int pe)
+{
+    SHMEMD_NEEDS_MOVES(T);
+    SHMEMD_NEEDS_SIGNAL(S);
+    shmemd_putmem_each_signal_group(h, group_of(group), dest, source, nelems * sizeof(A), (uint64_t *)sig_addr, signal,
+                                    sig_op, pe);
+}
 template <class S> PRIM_FN void signal_op(shmemd_t h, S *sig_addr, uint64_t signal, int sig_op, int pe)
 {
     SHMEMD_NEEDS_SIGNAL(S);
@@ -344,14 +368,18 @@ SHMEM_EXT_DISTINCT(SHMEMD_EXT_OF, )
         return shmemd##NAME##_local_compare_swap(at, cond, value, order, scope);                                       \
     }
 SHMEM_STD_DISTINCT(SHMEMD_AMO_OF, )
-#define SHMEMD_REAL_OF(T)                                            \
+#define SHMEMD_REAL_OF(NAME, T)                                      \
     PRIM_FN T atomic_fetch_add(shmemd_t h, T *dest, T value, int pe) \
     {                                                                \
-        return shmemd_##T##_atomic_fetch_add(h, dest, value, pe);    \
+        return shmemd_##NAME##_atomic_fetch_add(h, dest, value, pe); \
     }                                                                \
-    PRIM_FN void atomic_add(shmemd_t h, T *dest, T value, int pe) { shmemd_##T##_atomic_add(h, dest, value, pe); }
-SHMEMD_REAL_OF(float)
-SHMEMD_REAL_OF(double)
+    PRIM_FN void atomic_add(shmemd_t h, T *dest, T value, int pe) { shmemd_##NAME##_atomic_add(h, dest, value, pe); }
+SHMEMD_REAL_OF(float, float)
+SHMEMD_REAL_OF(double, double)
+SHMEMD_REAL_OF(half, shmemd_half_t)
+SHMEMD_REAL_OF(bfloat16, shmemd_bfloat16_t)
+SHMEMD_REAL_OF(half2, shmemd_half2_t)
+SHMEMD_REAL_OF(bfloat162, shmemd_bfloat162_t)
 #define SHMEMD_BIT_OF(op, fetch_op, ...) SHMEM_BIT_DISTINCT(SHMEMD_BIT_TYPE_OF, op, fetch_op)
 #define SHMEMD_BIT_TYPE_OF(NAME, T, op, fetch_op)                                                      \
     PRIM_FN void op(shmemd_t h, T *dest, T value, int pe) { shmemd##NAME##_##op(h, dest, value, pe); } \
@@ -389,7 +417,7 @@ SHMEM_ARRAY_SOME_OPS(SHMEMD_SOME_OF, )
 #define SHMEMD_NEEDS_AMO(T) \
     SHMEMD_NEEDS(amo, T, 0, "inc, compare_swap, waits and tests: of integers of 4 and 8 bytes only")
 #define SHMEMD_NEEDS_ADD(T) \
-    SHMEMD_NEEDS(add, T, 0, "add: of integers of 4 and 8 bytes, float and double only")
+    SHMEMD_NEEDS(add, T, 0, "add: of integers of 4 and 8 bytes, floats of 2, 4 and 8 bytes, and pairs of halves only")
 #define SHMEMD_NEEDS_BIT(T) \
     SHMEMD_NEEDS(bit, T, 0, "atomic and, or, xor: of unsigned integers of 4 and 8 bytes, int32_t and int64_t only")
 #define SHMEMD_VALUE typename same<T>::as value
@@ -514,6 +542,8 @@ SHMEMD_ORDER_CALL(fence)
 SHMEMD_ORDER_CALL(flush)
 SHMEMD_ORDER_CALL(quiet)
 SHMEMD_ORDER_CALL(acquire)
+PRIM_FN void pe_fence(shmemd_t h, int pe) { shmemd_pe_fence(h, pe); }
+template <class G> PRIM_FN void pe_fence(shmemd_t h, G group, int pe) { shmemd_pe_fence_group(h, group_of(group), pe); }
 
 // ---- collectives: (h, block() or grid(), dest, source, ...); they return as those of shmem_device_coll.h ----
 

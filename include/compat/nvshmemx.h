@@ -391,6 +391,21 @@ COMPAT_BLOCK_HALVES(max_reduce)
     }
 COMPAT_REAL_ADD(float, float)
 COMPAT_REAL_ADD(double, double)
+#if defined(__CUDACC__)
+#define COMPAT_HALF_ADD(NAME, T)                                                    \
+    PRIM_FN T nvshmemx_##NAME##_atomic_fetch_add(T *dest, T value, int pe)          \
+    {                                                                               \
+        return shmemd::atomic_fetch_add(compat::world(), dest, value, pe);          \
+    }                                                                               \
+    PRIM_FN void nvshmemx_##NAME##_atomic_add(T *dest, T value, int pe)             \
+    {                                                                               \
+        shmemd::atomic_add(compat::world(), dest, value, pe);                       \
+    }
+COMPAT_HALF_ADD(half, __half)
+COMPAT_HALF_ADD(half2, __half2)
+COMPAT_HALF_ADD(bfloat16, __nv_bfloat16)
+COMPAT_HALF_ADD(bfloat162, __nv_bfloat162)
+#endif
 PRIM_FN void nvshmemx_flush(void) { shmemd_flush(compat::world()); }
 PRIM_FN void nvshmemx_flush_warp(void) { shmemd_flush_wave(compat::world()); }
 PRIM_FN void nvshmemx_flush_block(void) { shmemd_flush_block(compat::world()); }
@@ -454,10 +469,10 @@ SHMEM_DEVICE_ARITH_TYPES(COMPAT_MISSING_TYPE, )
     COMPAT_MISSING(nvshmemx_##NAME##_wait_until_all_on_stream, COMPAT_NO_WORD) \
     COMPAT_MISSING(nvshmemx_##NAME##_wait_until_all_vector_on_stream, COMPAT_NO_WORD)
 SHMEM_STD_TYPES(COMPAT_MISSING_WAIT, )
-#define COMPAT_MISSING_ADD(NAME)                                                            \
-    COMPAT_MISSING(nvshmemx_##NAME##_atomic_add, "16-bit floating point has no atomic add") \
-    COMPAT_MISSING(nvshmemx_##NAME##_atomic_fetch_add, "16-bit floating point has no atomic add")
-COMPAT_MISSING_ADD(half)
+#if !defined(__CUDACC__)
+COMPAT_MISSING(nvshmemx_half_atomic_add, "there is no __half on the CPU device; take shmemd_half_atomic_add")
+COMPAT_MISSING(nvshmemx_half_atomic_fetch_add, "there is no __half on the CPU device; take shmemd_half_atomic_fetch_add")
+#endif
 
 #endif
 

@@ -142,6 +142,7 @@ template <class T> SHMEMD_GLOBAL void counts(shmemd_t h, T *words, int *wrong)
         bad += !shmemd::test(h, words + 1, SHMEM_CMP_GT, 1);
         bad += shmemd::wait_until_for(h, words + 1, SHMEM_CMP_LT, 0, 1000) != 0;
         shmemd::flush(h);
+        shmemd::pe_fence(h, right);
         shmemd::wait_until_all(h, words, 2, nullptr, SHMEM_CMP_GE, 2);
         bad += shmemd::wait_until_any(h, words, 2, nullptr, SHMEM_CMP_EQ, 2) != 1;
         const T wanted[2] = {5, 2};

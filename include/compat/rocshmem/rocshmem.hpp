@@ -505,8 +505,8 @@ COMPAT_ROC_OTHER(uint16, uint16_t)
 
 COMPAT_DO(rocshmem_ctx_fence, (rocshmem_ctx_t ctx), shmemd_fence(handle_of(ctx)), ((void)ctx, shmem_fence()))
 COMPAT_DO(rocshmem_fence, (), shmemd_fence(compat::world()), shmem_fence())
-PRIM_FN void rocshmem_ctx_fence(rocshmem_ctx_t ctx, int pe) { (void)pe, shmemd_fence(handle_of(ctx)); }
-PRIM_FN void rocshmem_fence(int pe) { (void)pe, shmemd_fence(compat::world()); }
+PRIM_FN void rocshmem_ctx_fence(rocshmem_ctx_t ctx, int pe) { shmemd_pe_fence(handle_of(ctx), pe); }
+PRIM_FN void rocshmem_fence(int pe) { shmemd_pe_fence(compat::world(), pe); }
 COMPAT_DO(rocshmem_ctx_quiet, (rocshmem_ctx_t ctx), shmemd_quiet(handle_of(ctx)), ((void)ctx, shmem_quiet()))
 COMPAT_DO(rocshmem_quiet, (), compat::quiet(), shmem_quiet())
 COMPAT_CTX_KERNEL(void, pe_quiet, (const int *target_pes, size_t npes),

@@ -23,7 +23,7 @@ SHMEMD_GLOBAL void refused(shmemd_t h, token *tokens, float *floats, const long 
 #if CASE == 2 // is no type of shmem_types.h
     shmemd::broadcast(h, shmemd::block(), tokens, tokens + 1, 1, 0);
 #endif
-#if CASE == 3 // integers of 4 and 8 bytes, float and double only
+#if CASE == 3 // integers of 4 and 8 bytes, floats of 2, 4 and 8 bytes
     shmemd::atomic_add(h, chars, 1, 0);
 #endif
 #if CASE == 4 // integers of 4 and 8 bytes only
