@@ -155,6 +155,10 @@ EXTERN(int, fcollectmem_block, (const shmemd_t *h, void *dest, const void *sourc
        return shmemd_fcollectmem_block(*h, dest, source, bytes);)
 EXTERN(int, alltoallmem_block, (const shmemd_t *h, void *dest, const void *source, size_t bytes),
        return shmemd_alltoallmem_block(*h, dest, source, bytes);)
+EXTERN(int, alltoallvmem_block,
+       (const shmemd_t *h, void *dest, const size_t *dest_bytes, const size_t *dest_displs, const void *source,
+        const size_t *source_bytes, const size_t *source_displs),
+       return shmemd_alltoallvmem_block(*h, dest, dest_bytes, dest_displs, source, source_bytes, source_displs);)
 
 /* ---- by a whole block: languages whose kernels have no threads (Triton) ----
  * All threads of a block call shmemd_program_X with equal arguments. The block's own stores before the call are there

@@ -560,8 +560,9 @@ SHMEM_STD_TYPES(SHMEMD_SOME_TYPE, )
  * These calls cover operations on this PE's handles that were issued by the calling group, and by threads with which it
  * has synchronised before. fence: operations issued before it arrive at each PE before those issued after it. quiet:
  * completes all of them at their targets, gets and non-blocking calls included. pe_quiet: the same for operations
- * towards the npes PEs listed, pe_fence: a fence of operations towards one PE. flush: sources of put_nbi and put_signal_nbi may be written again; it orders nothing,
- * completes nothing at its target, and dest of get_nbi still needs a quiet. Not collective. Paths:
+ * towards the npes PEs listed. pe_fence: a fence of operations towards one PE. flush: sources of put_nbi and
+ * put_signal_nbi may be written again; it orders nothing, completes nothing at its target, and dest of get_nbi still
+ * needs a quiet. Not collective. Paths:
  *
  *                      before \ after         by pointer             by the ring
  *     fence            stores (p, put, set)   one system fence       the fence, then the ring's order

@@ -142,6 +142,8 @@ template <class T> struct minmax : never<T> {
 };
 template <class T> struct logic : never<T> {
 };
+template <class T> struct loc : never<T> {
+};
 #define SHMEMD_IN(NAME, TYPE, table, ...) \
     template <> struct table<TYPE> {      \
         enum { yes = 1 };                 \
@@ -152,6 +154,15 @@ template <class T> struct logic : never<T> {
 SHMEMD_IN_DEVICE(rma)
 SHMEMD_IN_DEVICE(sum)
 SHMEMD_IN_DEVICE(minmax)
+#define SHMEMD_IN_LOC(NAME)                   \
+    SHMEMD_IN(, shmemd_##NAME##_loc_t, rma, ) \
+    SHMEMD_IN(, shmemd_##NAME##_loc_t, loc, )
+SHMEMD_IN_LOC(float)
+SHMEMD_IN_LOC(int32)
+SHMEMD_IN_LOC(double)
+SHMEMD_IN_LOC(int64)
+SHMEMD_IN_LOC(double2)
+#undef SHMEMD_IN_LOC
 SHMEMD_IN(, shmemd_complexf_t, rma, )
 SHMEMD_IN(, shmemd_complexd_t, rma, )
 SHMEMD_IN(, shmemd_complexf_t, sum, )
@@ -582,7 +593,8 @@ namespace named
     PRIM_FN int permute(shmemd_t h, form##_group, void *dest, const void *source, size_t bytes, int to, int from) \
     {                                                                                                             \
         return shmemd_permutemem_##form(h, dest, source, bytes, to, from);                                        \
-    }
+    }                                                                                                             \
+    PRIM_FN int alltoallv(shmemd_t h, form##_group, const isod_vector &w) { return isod_alltoallv_##form(h, w); }
 SHMEMD_COLL_OF(block)
 SHMEMD_COLL_OF(grid)
 #define SHMEMD_REDUCE_FORM_OF(NAME, T, op, form)                                               \
@@ -608,6 +620,14 @@ SHMEMD_COLL_OF(grid)
     SHMEMD_REDUCE_TYPE_OF(complexd, shmemd_complexd_t, op, )
 #define SHMEMD_REDUCE_OF(op, old, TABLE, ...) SHMEMD_REDUCE_OF_##TABLE(op)
 SHMEM_REDUCE_OPS(SHMEMD_REDUCE_OF, )
+#define SHMEMD_REDUCE_LOC_OF(NAME)                                                \
+    SHMEMD_REDUCE_TYPE_OF(NAME, shmemd_##NAME##_loc_t, maxloc_reduce, ) \
+    SHMEMD_REDUCE_TYPE_OF(NAME, shmemd_##NAME##_loc_t, minloc_reduce, )
+SHMEMD_REDUCE_LOC_OF(float)
+SHMEMD_REDUCE_LOC_OF(int32)
+SHMEMD_REDUCE_LOC_OF(double)
+SHMEMD_REDUCE_LOC_OF(int64)
+SHMEMD_REDUCE_LOC_OF(double2)
 } // namespace named
 
 PRIM_FN int barrier(shmemd_t h, thread_group) { return shmemd_barrier(h); }
@@ -648,6 +668,19 @@ template <class T, class G> PRIM_FN int permute(shmemd_t h, G, SHMEMD_SOURCE, si
     SHMEMD_NEEDS_MOVES(T);
     return named::permute(h, typename meets<G>::group(), dest, source, nelems * sizeof(A), to, from);
 }
+template <class T, class G>
+PRIM_FN int alltoallv(shmemd_t h, G, T *dest, const size_t *dest_nelems, const size_t *dest_displs,
+                      const typename same<T>::as *source, const size_t *source_nelems, const size_t *source_displs)
+{
+    SHMEMD_NEEDS_MEETING(G);
+    SHMEMD_NEEDS_MOVES(T);
+    isod_vector w = isod_vector_of(dest, source, sizeof(A));
+    w.dest_nelems = dest_nelems;
+    w.dest_displs = dest_displs;
+    w.source_nelems = source_nelems;
+    w.source_displs = source_displs;
+    return named::alltoallv(h, typename meets<G>::group(), w);
+}
 #define SHMEMD_NEEDS_LOGIC(T) SHMEMD_NEEDS(logic, T, 0, "reductions and, or, xor: of integers only, as in shmem.h")
 #define SHMEMD_NEEDS_MINMAX(T) \
     SHMEMD_NEEDS(minmax, T, 0, \
@@ -667,7 +700,11 @@ template <class T, class G> PRIM_FN int permute(shmemd_t h, G, SHMEMD_SOURCE, si
         SHMEMD_NEEDS_##TABLE(T);                                                                        \
         return named::op##scatter(h, typename meets<G>::group(), (A *)dest, (const A *)source, nelems); \
     }
+#define SHMEMD_NEEDS_LOC(T) \
+    SHMEMD_NEEDS(loc, T, 0, "maxloc and minloc: of shmemd_float_loc_t, int32, double, int64 and double2 only")
 SHMEM_REDUCE_OPS(SHMEMD_REDUCE_CALL, )
+SHMEMD_REDUCE_CALL(maxloc_reduce, , LOC, )
+SHMEMD_REDUCE_CALL(minloc_reduce, , LOC, )
 
 // ---- threads of one PE: shmem_device_local.h ----
 

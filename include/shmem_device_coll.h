@@ -26,6 +26,7 @@
 
 #include "shmem_device.h" /* may be included in either order */
 
+#include "../coll/kernel/alltoallv_device.h"
 #include "../coll/kernel/move_device.h"
 #include "../coll/kernel/reduce_device.h"
 #include "../coll/kernel/sync_device.h"
@@ -65,7 +66,11 @@ PRIM_FN int shmemd_grid_sync(shmemd_t h) { return isod_grid_sync(h) ? 1 : 0; }
  * broadcast: the root's source to dest of all members, the root's too; in place at the root.
  * fcollect: nelems of each member, in the order of members, to dest (n_pes * nelems) of all members.
  * alltoall: block m (nelems) of source to block my_pe of member m's dest.
- * permute: source to the dest of PE `to`, where this PE is `from`; a PE that sends to itself receives from itself. */
+ * permute: source to the dest of PE `to`, where this PE is `from`; a PE that sends to itself receives from itself.
+ * alltoallv: source_nelems[m] elements from source + source_displs[m] to member m, which expects as many from this PE:
+ * they go to its dest + dest_displs[this PE]. Arrays are in any memory that the kernel can load, have n_pes elements, and
+ * count elements (mem: bytes); only the member itself reads them. The two numbers of a pair are equal and below 1 TiB;
+ * else both its members return nonzero, and the smaller number arrives. */
 #define SHMEMD_EXCHANGE(form)                                                                                        \
     PRIM_FN int shmemd_broadcastmem_##form(shmemd_t h, void *dest, const void *source, size_t bytes, int root)       \
     {                                                                                                                \
@@ -91,6 +96,18 @@ PRIM_FN int shmemd_grid_sync(shmemd_t h) { return isod_grid_sync(h) ? 1 : 0; }
         w.to = to;                                                                                                   \
         w.from = from;                                                                                               \
         return isod_permute_##form(h, w);                                                                            \
+    }                                                                                                                \
+    SHMEMD_VECTOR(alltoallvmem, void, 1, form)
+#define SHMEMD_VECTOR(name, T, bytes, form)                                                                          \
+    PRIM_FN int shmemd_##name##_##form(shmemd_t h, T *dest, const size_t *dest_nelems, const size_t *dest_displs,    \
+                                       const T *source, const size_t *source_nelems, const size_t *source_displs)    \
+    {                                                                                                                \
+        struct isod_vector w = isod_vector_of(dest, source, bytes);                                                  \
+        w.dest_nelems = dest_nelems;                                                                                 \
+        w.dest_displs = dest_displs;                                                                                 \
+        w.source_nelems = source_nelems;                                                                             \
+        w.source_displs = source_displs;                                                                             \
+        return isod_alltoallv_##form(h, w);                                                                          \
     }
 SHMEMD_EXCHANGE(block)
 SHMEMD_EXCHANGE(grid)
@@ -112,7 +129,8 @@ SHMEMD_EXCHANGE(grid)
                                                int from)                                                              \
     {                                                                                                                 \
         return shmemd_permutemem_##form(h, dest, source, nelems * sizeof(TYPE), to, from);                            \
-    }
+    }                                                                                                                 \
+    SHMEMD_VECTOR(NAME##_alltoallv, TYPE, sizeof(TYPE), form)
 SHMEM_DEVICE_TYPES(SHMEMD_EXCHANGE_TYPE, block, )
 SHMEM_DEVICE_TYPES(SHMEMD_EXCHANGE_TYPE, grid, )
 
@@ -123,6 +141,10 @@ SHMEM_DEVICE_TYPES(SHMEMD_EXCHANGE_TYPE, grid, )
  * gets the combination of the blocks m. Its dest may be its own block m of source.
  * OP: sum, prod, min, max; and, or, xor of integers as in shmem.h; sum and prod of complexf and complexd; sum, prod,
  * min, max of half and bfloat16, combined in float and rounded once.
+ * shmemd_NAME_maxloc_reduce_{block,grid}, minloc, and their reducescatter: elements are a value and a location, which
+ * goes with it (structs shmemd_NAME_loc_t). Of equal values the one with the smaller location is taken. A NaN is
+ * neither greater nor smaller. NAME: float and int32, with locations of 32 bits; double and int64, of 64 bits; double2,
+ * whose location is a double.
  * Elements are combined in the order of members, as by the host's shmem_NAME_OP_reduce: results are the same bits on
  * all PEs and in every run. Integers wrap. */
 typedef struct {
@@ -180,5 +202,36 @@ typedef struct {
     SHMEMD_REDUCE_STAMP(NAME, TYPE, OP, grid, SHMEMD_AS_##kept)
 #define SHMEMD_REDUCE_OP(OP, OLD, TABLE, ...) SHMEMD_REDUCE_##TABLE(OP)
 SHMEM_REDUCE_OPS(SHMEMD_REDUCE_OP, )
+
+typedef struct {
+    float value;
+    int32_t at;
+} shmemd_float_loc_t;
+typedef struct {
+    int32_t value, at;
+} shmemd_int32_loc_t;
+typedef struct {
+    double value;
+    int64_t at;
+} shmemd_double_loc_t;
+typedef struct {
+    int64_t value, at;
+} shmemd_int64_loc_t;
+typedef struct {
+    double value, at;
+} shmemd_double2_loc_t;
+#define SHMEMD_AS_f32_loc(TYPE, form, h, w, op) SHMEMD_AS(f32_loc, form, h, w, op)
+#define SHMEMD_AS_i32_loc(TYPE, form, h, w, op) SHMEMD_AS(i32_loc, form, h, w, op)
+#define SHMEMD_AS_f64_loc(TYPE, form, h, w, op) SHMEMD_AS(f64_loc, form, h, w, op)
+#define SHMEMD_AS_i64_loc(TYPE, form, h, w, op) SHMEMD_AS(i64_loc, form, h, w, op)
+#define SHMEMD_AS_f64x2_loc(TYPE, form, h, w, op) SHMEMD_AS(f64x2_loc, form, h, w, op)
+#define SHMEMD_REDUCE_LOC(NAME, kept)                                    \
+    SHMEMD_REDUCE_AS(NAME, shmemd_##NAME##_loc_t, maxloc_reduce, kept) \
+    SHMEMD_REDUCE_AS(NAME, shmemd_##NAME##_loc_t, minloc_reduce, kept)
+SHMEMD_REDUCE_LOC(float, f32_loc)
+SHMEMD_REDUCE_LOC(int32, i32_loc)
+SHMEMD_REDUCE_LOC(double, f64_loc)
+SHMEMD_REDUCE_LOC(int64, i64_loc)
+SHMEMD_REDUCE_LOC(double2, f64x2_loc)
 
 #endif

@@ -16,7 +16,9 @@ enum isod_reduce_op {
 #define ISOD_ENUMERATOR(op, ...) ISOD_OP_##op,
     SHMEM_REDUCE_OPS(ISOD_ENUMERATOR, )
 #undef ISOD_ENUMERATOR
-        ISOD_REDUCE_OPS
+        ISOD_REDUCE_OPS,
+    ISOD_OP_maxloc_reduce = ISOD_REDUCE_OPS,
+    ISOD_OP_minloc_reduce
 };
 
 /* ---- operators ---- */
@@ -91,6 +93,23 @@ ISOD_ONE_REAL(f64, double)
 ISOD_ONE_COMPLEX(c32, float)
 ISOD_ONE_COMPLEX(c64, double)
 
+/* A value and where it is. */
+#define ISOD_ONE_LOC(NAME, T, AT)                                                                                     \
+    struct isod_##NAME {                                                                                              \
+        T value;                                                                                                      \
+        AT at;                                                                                                        \
+    };                                                                                                                \
+    PRIM_FN struct isod_##NAME isod_one_##NAME(int op, struct isod_##NAME x, struct isod_##NAME y)                    \
+    {                                                                                                                 \
+        bool better = op == ISOD_OP_maxloc_reduce ? y.value > x.value : y.value < x.value;                            \
+        return better || (y.value == x.value && y.at < x.at) ? y : x;                                                 \
+    }
+ISOD_ONE_LOC(f32_loc, float, int32_t)
+ISOD_ONE_LOC(i32_loc, int32_t, int32_t)
+ISOD_ONE_LOC(f64_loc, double, int64_t)
+ISOD_ONE_LOC(i64_loc, int64_t, int64_t)
+ISOD_ONE_LOC(f64x2_loc, double, double)
+
 /* ---- types ---- */
 
 /* X(name, as kept in memory, as combined, one operation, from memory, to memory, how many an accumulator has, what
@@ -113,10 +132,24 @@ ISOD_ONE_COMPLEX(c64, double)
     X(c64, struct isod_c64, struct isod_c64, isod_one_c64, ISOD_SAME, ISOD_SAME, 1, COMPLEX)          \
     X(e4m3, uint8_t, float, isod_one_f32, isod_e4m3_to_float, isod_e4m3_from_float, 8, REAL)          \
     X(e5m2, uint8_t, float, isod_one_f32, isod_e5m2_to_float, isod_e5m2_from_float, 8, REAL)
+/* With locations; not among the types of calls on streams. */
+#define ISOD_LOC_ELEMS(X)                                                                                    \
+    X(f32_loc, struct isod_f32_loc, struct isod_f32_loc, isod_one_f32_loc, ISOD_SAME, ISOD_SAME, 2, COMPLEX) \
+    X(i32_loc, struct isod_i32_loc, struct isod_i32_loc, isod_one_i32_loc, ISOD_SAME, ISOD_SAME, 2, COMPLEX) \
+    X(f64_loc, struct isod_f64_loc, struct isod_f64_loc, isod_one_f64_loc, ISOD_SAME, ISOD_SAME, 1, COMPLEX) \
+    X(i64_loc, struct isod_i64_loc, struct isod_i64_loc, isod_one_i64_loc, ISOD_SAME, ISOD_SAME, 1, COMPLEX) \
+    X(f64x2_loc, struct isod_f64x2_loc, struct isod_f64x2_loc, isod_one_f64x2_loc, ISOD_SAME, ISOD_SAME, 1, COMPLEX)
+#define ISOD_ALL_ELEMS(X) ISOD_ELEMS(X) ISOD_LOC_ELEMS(X)
+/* Of the questions below: kernels that ask at run time are not burdened by types that they never have. */
+#ifdef ISOD_LANES_ARE_BLOCKS
+#define ISOD_ASKED_ELEMS(X) ISOD_ELEMS(X)
+#else
+#define ISOD_ASKED_ELEMS(X) ISOD_ALL_ELEMS(X)
+#endif
 #define ISOD_SAME(x) (x)
 enum isod_elem {
 #define ISOD_ENUMERATOR(NAME, ...) ISOD_ELEM_##NAME,
-    ISOD_ELEMS(ISOD_ENUMERATOR)
+    ISOD_ALL_ELEMS(ISOD_ENUMERATOR)
 #undef ISOD_ENUMERATOR
 };
 
@@ -171,21 +204,21 @@ struct isod_acc {
         return v;                                                                                                \
     }
 /* clang-format on */
-ISOD_ELEMS(ISOD_ELEM_FUNCTIONS)
+ISOD_ALL_ELEMS(ISOD_ELEM_FUNCTIONS)
 
 /* ---- the four functions ---- */
 
 /* The elements of `v`. */
 PRIM_FN void isod_acc_of(enum isod_elem elem, struct isod_acc *a, struct prim_vec16 v)
 {
-    switch (elem) {
+    switch ((int)elem) {
 #define ISOD_CASE(NAME, ...)                              \
     case ISOD_ELEM_##NAME: {                              \
         struct isod_acc_##NAME b = isod_acc_of_##NAME(v); \
         __builtin_memcpy(a, &b, sizeof(b));               \
         break;                                            \
     }
-        ISOD_ELEMS(ISOD_CASE)
+        ISOD_ASKED_ELEMS(ISOD_CASE)
 #undef ISOD_CASE
     }
 }
@@ -193,7 +226,7 @@ PRIM_FN void isod_acc_of(enum isod_elem elem, struct isod_acc *a, struct prim_ve
 /* The m-th of n that join: each element op that of `v`; the first one begins, those behind the last do nothing. */
 PRIM_FN void isod_acc_join(enum isod_elem elem, struct isod_acc *a, struct prim_vec16 v, int32_t m, int32_t n, int op)
 {
-    switch (elem) {
+    switch ((int)elem) {
 #define ISOD_CASE(NAME, ...)                   \
     case ISOD_ELEM_##NAME: {                   \
         struct isod_acc_##NAME b;              \
@@ -202,7 +235,7 @@ PRIM_FN void isod_acc_join(enum isod_elem elem, struct isod_acc *a, struct prim_
         __builtin_memcpy(a, &b, sizeof(b));    \
         break;                                 \
     }
-        ISOD_ELEMS(ISOD_CASE)
+        ISOD_ASKED_ELEMS(ISOD_CASE)
 #undef ISOD_CASE
     }
 }
@@ -221,11 +254,11 @@ PRIM_FN void isod_acc_join(enum isod_elem elem, struct isod_acc *a, struct prim_
 /* Each element of a type of real numbers times `by`, or divided by it; others stay. */
 PRIM_FN void isod_acc_scale(enum isod_elem elem, struct isod_acc *a, double by, bool divide)
 {
-    switch (elem) {
+    switch ((int)elem) {
 #define ISOD_CASE(NAME, T, A, ONE, UP, DOWN, N, KIND) \
     case ISOD_ELEM_##NAME:                            \
         ISOD_SCALE_##KIND(NAME, A) break;
-        ISOD_ELEMS(ISOD_CASE)
+        ISOD_ASKED_ELEMS(ISOD_CASE)
 #undef ISOD_CASE
     }
 }
@@ -234,7 +267,7 @@ PRIM_FN void isod_acc_scale(enum isod_elem elem, struct isod_acc *a, double by, 
 PRIM_FN struct prim_vec16 isod_acc_vec(enum isod_elem elem, const struct isod_acc *a)
 {
     struct prim_vec16 v = {{0, 0}};
-    switch (elem) {
+    switch ((int)elem) {
 #define ISOD_CASE(NAME, ...)                \
     case ISOD_ELEM_##NAME: {                \
         struct isod_acc_##NAME b;           \
@@ -242,7 +275,7 @@ PRIM_FN struct prim_vec16 isod_acc_vec(enum isod_elem elem, const struct isod_ac
         v = isod_acc_vec_##NAME(&b);        \
         break;                              \
     }
-        ISOD_ELEMS(ISOD_CASE)
+        ISOD_ASKED_ELEMS(ISOD_CASE)
 #undef ISOD_CASE
     }
     return v;

@@ -207,7 +207,7 @@ typedef int isod_pipelined(shmemd_t h, struct isod_reduce w, int op);
     {                                                                                       \
         return isod_reduce_pipelined(h, w, ISOD_ELEM_##NAME, op);                           \
     }
-ISOD_ELEMS(ISOD_PIPELINED)
+ISOD_ALL_ELEMS(ISOD_PIPELINED)
 #undef ISOD_PIPELINED
 
 PRIM_FN int isod_reduce_call(shmemd_t h, struct isod_reduce w, enum isod_elem elem, int op, isod_pipelined *pipelined)

@@ -23,6 +23,7 @@
     X(BROADCAST, "shmemd_broadcast")                               \
     X(FCOLLECT, "shmemd_fcollect")                                 \
     X(ALLTOALL, "shmemd_alltoall")                                 \
+    X(ALLTOALLV, "shmemd_alltoallv")                               \
     X(REDUCE, "shmemd_reduce")                                     \
     X(REDUCESCATTER, "shmemd_reducescatter")                       \
     X(PERMUTE, "shmemd_permute")                                   \
@@ -61,6 +62,8 @@ enum isod_call {
                "itself")                                                                                               \
     X(BLOCKS, "host_blocks->receive_bytes is %llu, but the member sends %llu bytes; no more than the smaller number "  \
               "arrives")                                                                                                \
+    X(NUMBERS, "a member expects %llu bytes of another one that sends %llu (dest_nelems, source_nelems); no more than "  \
+               "the smaller number arrives")                                                                           \
     X(LENGTH, "the receive is of %llu bytes, but its message has %llu; both ends must name the same length")
 enum isod_misuse {
 #define ISOD_ENUMERATOR(id, sentence) ISOD_MISUSE_##id,

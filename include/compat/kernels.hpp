@@ -91,6 +91,13 @@ PRIM_FN int alltoall(int32_t team, shmemd::block_group, void *dest, const void *
 {
     return shmemd_alltoallmem_block(lane_of(team), dest, source, bytes);
 }
+template <class T>
+PRIM_FN int alltoallv(int32_t team, T *dest, const size_t *dest_nelems, const size_t *dest_displs, const T *source,
+                      const size_t *source_nelems, const size_t *source_displs)
+{
+    return shmemd::alltoallv(lane_of(team), shmemd::block(), dest, dest_nelems, dest_displs, source, source_nelems,
+                             source_displs);
+}
 // By a thread or a wave: dests are free when all have entered, and complete when all are done.
 template <class G>
 PRIM_FN void send(const compat_team &t, G group, char *dest, const char *source, size_t bytes, int pe)
@@ -182,6 +189,34 @@ COMPAT_COMBINE(xor_reduce, a ^ b)
         return shmemd::op##scatter(lane_of(team), block, dest, source, nelems);                                \
     }
 SHMEM_REDUCE_OPS(COMPAT_REDUCTION, )
+
+// Of pairs of doubles, a value and its location.
+template <class T>
+PRIM_FN int maxloc_reduce(int32_t team, shmemd::block_group block, T *dest, const T *source, size_t nelems)
+{
+    return shmemd::maxloc_reduce(lane_of(team), block, (shmemd_double2_loc_t *)dest,
+                                 (const shmemd_double2_loc_t *)source, nelems);
+}
+template <class T>
+PRIM_FN int maxloc_reduce(int32_t team, shmemd::wave_group group, T *dest, const T *source, size_t nelems)
+{
+    const compat_team t = team_of(team);
+    const size_t rank = shmemd::rank(group), size = shmemd::size(group);
+    int rc = agree(t, group, false);
+    for (size_t first = 0; first < nelems; first += size) {
+        isod_f64x2_loc best = {0, 0}, next;
+        for (int pe = 0; first + rank < nelems && pe < shmemd_n_pes(t.h); pe++) {
+            next.value = shmemd::g(t.h, (const double *)(source + first + rank), pe);
+            next.at = shmemd::g(t.h, (const double *)(source + first + rank) + 1, pe);
+            best = pe == 0 ? next : isod_one_f64x2_loc(ISOD_OP_maxloc_reduce, best, next);
+        }
+        if (dest == source)
+            rc |= agree(t, group, false);
+        if (first + rank < nelems)
+            __builtin_memcpy((void *)(dest + first + rank), (const void *)&best, sizeof best);
+    }
+    return rc | agree(t, group, true);
+}
 #undef COMPAT_REDUCTION
 
 } // namespace compat

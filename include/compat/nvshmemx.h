@@ -380,6 +380,17 @@ COMPAT_BLOCK_HALVES(min_reduce)
 COMPAT_BLOCK_HALVES(max_reduce)
 #endif
 
+/* T: double2 of CUDA, or the program's own struct of two doubles. */
+#define COMPAT_MAXLOC(form, group)                                                                                     \
+    template <class T>                                                                                                 \
+    PRIM_FN int nvshmemx_double2_maxloc_reduce_##form(nvshmem_team_t team, T *dest, const T *source, size_t nelems)    \
+    {                                                                                                                  \
+        static_assert(sizeof(T) == 2 * sizeof(double), "maxloc is of double2: a value and its location");              \
+        return compat::maxloc_reduce(team, group, dest, source, nelems);                                               \
+    }
+COMPAT_MAXLOC(warp, shmemd::wave())
+COMPAT_MAXLOC(block, shmemd::block())
+
 #define COMPAT_REAL_ADD(NAME, T)                                                   \
     PRIM_FN T nvshmemx_##NAME##_atomic_fetch_add(T *dest, T value, int pe)         \
     {                                                                              \
@@ -431,8 +442,6 @@ COMPAT_MISSING(nvshmemx_release_smem, COMPAT_NO_SMEM)
 COMPAT_MISSING(nvshmemx_collective_launch_attr, "take nvshmemx_collective_launch, or shmemx_launch_attr")
 COMPAT_MISSING(nvshmemx_buffer_register_symmetric_at_preferred_address, "buffers stay where they are")
 COMPAT_MISSING(nvshmemx_buffer_unregister_all, "unregister each buffer")
-COMPAT_MISSING(nvshmemx_double2_maxloc_reduce_warp, "there is no maximum with its place")
-COMPAT_MISSING(nvshmemx_double2_maxloc_reduce_block, "there is no maximum with its place")
 #if !defined(__CUDACC__)
 #define COMPAT_NO_ADDRESS "the CPU device cannot launch a kernel by its address; take shmemd::launch_cooperative"
 COMPAT_MISSING(nvshmemx_collective_launch, COMPAT_NO_ADDRESS)

@@ -83,6 +83,14 @@ SHMEMD_GLOBAL void send_by_groups(int *dest, int *source, uint64_t *signal, int 
     nvshmemx_barrier_all_block();
 }
 
+#ifdef __CUDACC__
+typedef double2 located;
+#else
+struct located {
+    double x, y;
+};
+#endif
+
 // ---- barriers and collectives: by a thread, by a warp, by a block ----
 SHMEMD_GLOBAL void collectives(nvshmem_team_t team, long long *area, int *wrong)
 {
@@ -121,6 +129,19 @@ SHMEMD_GLOBAL void collectives(nvshmem_team_t team, long long *area, int *wrong)
     bad += sum[49] != (long long)n * (n - 1) / 2 * 100 + 49 * n;
     bad += nvshmemx_longlong_fcollect_block(team, all, area, 10) != 0 || all[10 * n - 1] != (n - 1) * 100 + 9;
     bad += nvshmemx_team_sync_block(team) != 0;
+    located *pairs = (located *)(area + 512), *best = pairs + 20; // the largest of each: of PE n - 1, or equal on all
+    for (int i = rank; i < 20; i += (int)shmemd_block_size()) {
+        pairs[i].x = i % 2 == 0 ? me : 7;
+        pairs[i].y = me + i;
+    }
+    shmemd::group_sync(shmemd::block());
+    bad += nvshmemx_double2_maxloc_reduce_block(team, best, pairs, 20) != 0;
+    bad += best[18].x != n - 1 || best[18].y != n - 1 + 18 || best[19].x != 7 || best[19].y != 19;
+    if (in_first_wave) {
+        bad += nvshmemx_double2_maxloc_reduce_warp(team, pairs, pairs, 20) != 0;
+        bad += pairs[4].x != n - 1 || pairs[4].y != n - 1 + 4 || pairs[5].y != 5;
+    }
+    shmemd::group_sync(shmemd::block());
     nvshmemx_longlong_get_block(all, area, 20, nvshmem_my_pe());
     bad += all[19] != me * 100 + 19;
     nvshmem_int_atomic_add(wrong, bad, nvshmem_my_pe());

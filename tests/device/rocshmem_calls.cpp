@@ -98,6 +98,18 @@ SHMEMD_GLOBAL void of_team(rocshmem_team_t team, long long *area, int *wrong)
     bad += sum[0] != bits;
     bad += rocshmem_ctx_longlong_sum_reduce_scatter_wg(ctx[0], team, swapped, area, 4) != 0;
     bad += swapped[3] != (long long)n * (n - 1) / 2 * 100 + (long long)n * (4 * me + 3);
+    rocshmem_ctx_sync_wg(ctx[0], team);
+    size_t *numbers = (size_t *)(all + 64); // me + 1 elements to each PE, as many as its number and 1 from each
+    for (int pe = rank; pe < n; pe += (int)shmemd_block_size()) {
+        numbers[pe] = (size_t)pe + 1;
+        numbers[n + pe] = (size_t)pe * 10;
+        numbers[2 * n + pe] = (size_t)me + 1;
+        numbers[3 * n + pe] = (size_t)pe;
+    }
+    shmemd_group_sync(shmemd_block());
+    rocshmem_longlong_alltoallv_wg(team, all + 200, numbers, numbers + n, area, numbers + 2 * n, numbers + 3 * n);
+    for (int pe = 0; pe < n; pe++)
+        bad += all[200 + pe * 10 + pe] != pe * 100 + me + pe;
     rocshmem_int_atomic_add(wrong, bad, rocshmem_my_pe());
     rocshmem_wg_ctx_destroy(&ctx[0]);
     rocshmem_ctx_wg_team_sync(ROCSHMEM_CTX_DEFAULT, team);

@@ -107,6 +107,15 @@ template <class T> SHMEMD_GLOBAL void each_call(shmemd_t h, T *area, T *result, 
     bad += number(all[n - 1]) != (float)((n_pes - 1) * scale + (int)((n - 1) % 3));
     bad += shmemd::permute(h, shmemd::block(), all, own, n, right, left);
     bad += number(all[0]) != (float)(left * scale);
+    shmemd::group_sync(shmemd::block());
+    SHMEMD_SHARED(size_t, numbers, 2 * 64); // two elements for each PE
+    for (int pe = (int)rank; pe < n_pes; pe += (int)shmemd_block_size()) {
+        numbers[pe] = 2;
+        numbers[64 + pe] = 2 * (size_t)pe;
+    }
+    shmemd::group_sync(shmemd::block());
+    bad += shmemd::alltoallv(h, shmemd::grid(), all, numbers, numbers + 64, own, numbers, numbers + 64);
+    bad += number(all[2 * left + 1]) != (float)(left * scale + (2 * me + 1) % 3);
     shmemd::atomic_add(h, wrong, bad, me);
 }
 template <class T> SHMEMD_GLOBAL void sums(shmemd_t h, T *area, size_t n, int *wrong)

@@ -577,6 +577,15 @@ COMPAT_CTX_KERNEL(void, wg_team_sync, (rocshmem_team_t team), COMPAT_ROC_UNUSED 
     }
 #define COMPAT_ROC_COLL_TYPE(NAME, T, ...) COMPAT_ROC_COLLS(T, NAME##_, sizeof(T))
 SHMEM_DEVICE_ARITH_TYPES(COMPAT_ROC_COLL_TYPE, )
+#define COMPAT_ROC_VECTOR(NAME, T, ...)                                                                             \
+    PRIM_FN void rocshmem_##NAME##_alltoallv_wg(rocshmem_team_t team, T *dest, const size_t *dest_nelems,           \
+                                                const size_t *dest_displs, const T *source,                         \
+                                                const size_t *source_nelems, const size_t *source_displs)           \
+    {                                                                                                               \
+        (void)compat::alltoallv(number_of(team), dest, dest_nelems, dest_displs, source, source_nelems,             \
+                                source_displs);                                                                     \
+    }
+SHMEM_DEVICE_ARITH_TYPES(COMPAT_ROC_VECTOR, )
 #define COMPAT_ROC_COLL_MEM(form, group) \
     COMPAT_ROC_COLL(void, , broadcastmem_##form, fcollectmem_##form, alltoallmem_##form, 1, group)
 COMPAT_ROC_COLL_MEM(wave, shmemd::wave())
@@ -667,9 +676,6 @@ COMPAT_MISSING(rocshmem_broadcastmem_kernel, COMPAT_NO_KERNEL)
 COMPAT_MISSING(rocshmem_reduce_on_stream_kernel, COMPAT_NO_KERNEL)
 COMPAT_MISSING(rocshmem_putmem_signal_kernel, COMPAT_NO_KERNEL)
 COMPAT_MISSING(rocshmem_signal_wait_until_kernel, COMPAT_NO_KERNEL)
-#define COMPAT_MISSING_V(NAME, T, ...) \
-    COMPAT_MISSING(rocshmem_##NAME##_alltoallv_wg, "counts that differ are on streams only: shmemx_alltoallv_on_stream")
-SHMEM_DEVICE_ARITH_TYPES(COMPAT_MISSING_V, )
 #define COMPAT_NO_SET "sets are of integers of 4 and 8 bytes; wait for each element"
 #define COMPAT_MISSING_SET(NAME)                                           \
     COMPAT_MISSING(rocshmem_##NAME##_wait_until_all, COMPAT_NO_SET)        \
