@@ -37,5 +37,15 @@ PRIM_FN char *isod_near(shmemd_t h, const void *addr, int32_t pe)
         return h.flat + (int64_t)pe * h.flat_stride + offset;
     return isod_near_by_table(isod_origin_of(h), addr, pe);
 }
+/* In two steps, for calls with two addresses: where heaps are evenly spaced, all addresses of this PE's heap are as far
+ * from the member's. */
+PRIM_FN bool isod_in_heap(shmemd_t h, const void *addr)
+{
+    return (uint64_t)((uintptr_t)addr - (uintptr_t)h.heap) < h.heap_bytes;
+}
+PRIM_FN int64_t isod_shift(shmemd_t h, int32_t pe)
+{
+    return (int64_t)((uintptr_t)h.flat - (uintptr_t)h.heap) + (int64_t)pe * h.flat_stride;
+}
 
 #endif

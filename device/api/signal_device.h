@@ -63,8 +63,10 @@ PRIM_FN void isod_signal_behind(shmemd_t h, struct isod_signal s, int pe, bool o
 }
 
 /* The data by the whole group, then the signal by its first thread, who alone decides whether the handle is dead: the
- * others may see it otherwise, and all have to come to the sync. After that sync `source` is free. */
-PRIM_FN void isod_put_signal(shmemd_t h, shmemd_group_t g, struct isod_bytes b, struct isod_signal s, int pe)
+ * others may see it otherwise, and all have to come to the sync. After that sync `source` is free. Where both places are
+ * in evenly spaced heaps, one distance is all that is looked up; the other ways are a function of their own. */
+PRIM_CALL_FN void isod_put_signal_anywhere(shmemd_t h, shmemd_group_t g, struct isod_bytes b, struct isod_signal s,
+                                           int pe)
 {
     char *to = b.len != 0 ? isod_near(h, b.dest, pe) : (char *)0;
     if (to != 0)
@@ -74,6 +76,23 @@ PRIM_FN void isod_put_signal(shmemd_t h, shmemd_group_t g, struct isod_bytes b, 
     prim_gather_stores(g); /* pairs with the acquire of who sees the signal */
     if (prim_is_first(g))
         isod_signal_behind(h, s, pe, to == 0 && b.len != 0);
+}
+PRIM_FN void isod_put_signal(shmemd_t h, shmemd_group_t g, struct isod_bytes b, struct isod_signal s, int pe)
+{
+    bool even = h.flat != 0;
+    if (!(isod_in_heap(h, b.dest) & isod_in_heap(h, s.addr) & even)) {
+        isod_put_signal_anywhere(h, g, b, s, pe);
+        return;
+    }
+    int64_t shift = isod_shift(h, pe);
+    isod_copy_out(g, (char *)b.dest + shift, b);
+    prim_gather_stores(g); /* pairs with the acquire of who sees the signal */
+    if (!prim_is_first(g))
+        return;
+    bool dead = isod_is_dead(h);
+    prim_fence_flag(); /* the second half of gather_stores */
+    if (!dead)
+        isod_signal_at((char *)s.addr + shift, s.value, s.op);
 }
 
 /* Data of each thread's own, then one signal for all of them: only the first thread knows no way but its own, so it asks
