@@ -17,7 +17,8 @@
  * Groups. Each operation exists once over a group of threads, which share the work: at shmemd_thread.
  *
  * Paths. Where this PE's device reaches the other PE's memory, an operation is loads and stores. Elsewhere it goes to a
- * ring, from which a thread of the host (the proxy) takes it. All calls work on both paths.
+ * ring, from which a thread of the host (the proxy) takes it. All calls work on both paths. Kernels for one node may be
+ * compiled with SHMEMD_NO_RING: see below.
  *
  * Errors. No call traps; waits give up when a peer has died: at shmemd_status.
  *
@@ -69,6 +70,13 @@ PRIM_FN shmemd_bfloat16_t shmemd_bfloat16_from_float(float f)
 #define SHMEM_SIGNAL_SET 1
 #define SHMEM_SIGNAL_ADD 2
 #endif
+
+/* ---- SHMEMD_NO_RING ----
+ * Defined before this header is included, for all kernels of the source file: they hold no code of the ring, and so take
+ * fewer registers. For PEs that are reached by pointer alone: of one node, without SHMEM_FORCE_PROXY; not for the host
+ * heap on a GPU. An operation on other memory is not done. The host says so on stderr with the number of the PE, and the
+ * handle has given up (shmemd_status). A collective on a team with such a member returns nonzero at once, on all
+ * members. fence and quiet do not wait for what other kernels have put on the ring. */
 
 /* ---- kernels and groups ---- */
 

@@ -14,7 +14,7 @@ PRIM_FN void isod_coll_read_team(struct isod_coll *c, shmemd_t h, uint32_t call)
     c->size = prim_size(prim_group_block());
     c->lane = ISOD_LANES(h.team) + isod_lane_of(h);
     c->inbox_bytes = h.inbox_bytes;
-    c->direct = isod_is_direct(h);
+    c->direct = isod_goes_direct(h);
     c->inbox_at = c->users = c->status = 0;
     c->failed = false;
     c->here = isod_coll_memory(c, h.my_pe);
@@ -81,6 +81,8 @@ PRIM_FN bool isod_coll_open(struct isod_coll *c, shmemd_t h, uint32_t call)
 {
     if (isod_lane_of(h) >= h.lanes)
         return isod_coll_misuse(h, call, ISOD_MISUSE_LANES, h.lanes, isod_lane_of(h)) == 0;
+    if (isod_coll_lacks_ring(h, prim_group_block()))
+        return false;
     isod_coll_read_team(c, h, call); /* all loads are under way before one of them is waited for */
     uint64_t dead = c->lane->dead;
     c->epoch = c->lane->epoch;

@@ -144,6 +144,26 @@ PRIM_FN int isod_coll_misuse(shmemd_t h, uint32_t call, enum isod_misuse what, u
     return 1;
 }
 
+/* A kernel without a ring, and a team of which pointers do not reach all members: true on all of them, since `direct` is
+ * equal there, and for all threads of g. */
+PRIM_FN bool isod_coll_lacks_ring(shmemd_t h, struct prim_group g)
+{
+#ifdef SHMEMD_NO_RING
+    if (isod_is_direct(h))
+        return false;
+    int32_t member = 0;
+    while (member < h.n_pes - 1 && ISOD_LOAD_POINTER(&h.team->heaps[member]) != 0)
+        member++;
+    if (prim_is_first(g))
+        isod_no_ring(isod_origin_of(h), isod_world_pe(h, member));
+    prim_sync(g);
+    return true;
+#else
+    (void)h, (void)g;
+    return false;
+#endif
+}
+
 /* ---- the choice of a schedule ----
  * Its functions get the facts that are equal on all members and nothing else of a call: a member that chose by a fact
  * of its own (an address, the place of a buffer that no peer touches, its number, the size of its block) would run
@@ -160,7 +180,7 @@ PRIM_FN struct isod_facts isod_facts_of(shmemd_t h, uint64_t bytes)
     struct isod_facts f;
     f.bytes = bytes;
     f.inbox_bytes = h.inbox_bytes;
-    f.direct = isod_is_direct(h);
+    f.direct = isod_goes_direct(h);
     f.in_heap = false;
     return f;
 }

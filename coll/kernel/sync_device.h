@@ -140,6 +140,8 @@ PRIM_COLD_FN int isod_synchronise_by_few(struct isod_origin home, char *heap, ui
         prim_sync(g);
         return 1;
     }
+    if (isod_coll_lacks_ring(h, g))
+        return 1;
     isod_coll_read_team(&c, h, who.call);
     c.rank = prim_rank(g);
     c.size = prim_size(g);

@@ -13,6 +13,22 @@ PRIM_FN int32_t isod_world_pe(shmemd_t h, int32_t pe) { return ISOD_LOAD_I32(&h.
 
 /* For addresses that spacing alone does not give: heaps that lie anywhere, registered buffers, the host heap, global
  * variables. */
+#ifdef SHMEMD_NO_RING
+/* In the table's order and without a call: the fewest registers, for a look-up that may take longer. */
+PRIM_FN char *isod_near_by_table(struct isod_origin at, const void *addr, int32_t pe)
+{
+    const struct isod_segment *s = at.world->segments;
+    uint32_t left = at.world->n_segments;
+    PRIM_ROLLED
+    while ((uint64_t)((uintptr_t)addr - (uintptr_t)s->base) >= s->len) {
+        s++;
+        if (--left == 0)
+            return (char *)0;
+    }
+    char *base = ISOD_LOAD_POINTER(&s->peers[ISOD_LOAD_I32(&at.team->world_of[pe])]);
+    return base != 0 ? base + ((uintptr_t)addr - (uintptr_t)s->base) : (char *)0;
+}
+#else
 PRIM_COLD_FN char *isod_near_by_table(struct isod_origin at, const void *addr, int32_t pe)
 {
     uint32_t n = at.world->n_segments, parts = ISOD_SEGMENT_BUFFERS - ISOD_SEGMENT_PARTS;
@@ -27,6 +43,7 @@ PRIM_COLD_FN char *isod_near_by_table(struct isod_origin at, const void *addr, i
     }
     return (char *)0; /* not symmetric: the proxy says so */
 }
+#endif
 
 /* Evenly spaced heaps need no memory, only the handle, and one branch for both conditions. */
 PRIM_FN char *isod_near(shmemd_t h, const void *addr, int32_t pe)

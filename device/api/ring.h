@@ -57,6 +57,10 @@ struct isod_ring {
     uint32_t spare[3];
 };
 
+#ifdef SHMEMD_NO_RING
+#include "no_ring.h"
+#else
+
 /* ---- parts ---- */
 
 /* True when a kernel of this PE uses the ring. Costs one load of device memory; issue it ahead of a fence. */
@@ -464,5 +468,7 @@ PRIM_COLD_FN void isod_ring_quiet_at(struct isod_origin at)
     prim_acquire_from_peer();
 }
 PRIM_FN void isod_ring_quiet(shmemd_t h) { isod_ring_quiet_at(isod_origin_of(h)); }
+
+#endif /* SHMEMD_NO_RING */
 
 #endif

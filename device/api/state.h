@@ -64,6 +64,8 @@ enum isod_call {
               "arrives")                                                                                                \
     X(NUMBERS, "a member expects %llu bytes of another one that sends %llu (dest_nelems, source_nelems); no more than "  \
                "the smaller number arrives")                                                                           \
+    X(NO_RING, "memory of world pe %llu of %llu PEs is reached by the ring only, and this kernel is compiled with "     \
+               "SHMEMD_NO_RING; compile it without")                                                                   \
     X(LENGTH, "the receive is of %llu bytes, but its message has %llu; both ends must name the same length")
 enum isod_misuse {
 #define ISOD_ENUMERATOR(id, sentence) ISOD_MISUSE_##id,
@@ -91,7 +93,9 @@ struct isod_host {
     uint64_t ring_used; /* 1 once a kernel has posted to any ring; written by kernels, before the entry */
     uint64_t gave_up;   /* 1: the status of some handle of this PE is not 0; stored after that status, by whoever sets
                          * it; the reset clears it when no such handle is left */
-    uint64_t pad[4];
+    uint64_t unreached; /* not 0: a kernel without a ring met memory that no pointer reaches: the `name` of its team,
+                         * and in the lower half the world PE; taken by the host */
+    uint64_t pad[3];
     struct isod_record records[ISOD_RECORDS];
 };
 
@@ -166,12 +170,19 @@ struct isod_team {
     uint64_t *offsets; /* [n_pes] where that slot memory lies in the member's device heap, for the ring */
     struct isod_grid *grid;
     uint64_t deadline_ns; /* of a wait; 0: as the world's; ISOD_DEADLINE_NEVER: it leaves no record */
-    uint64_t pad[6];
+    uint64_t name;        /* bit 63, and team and slot as isod_name_team and isod_name_slot find them */
+    uint64_t pad[5];
     uint64_t status; /* 0; else a wait was given up: calls on this handle do nothing until the collective reset */
     uint64_t alone[15];
     /* struct isod_lane [lanes] follows */
 };
 #define ISOD_DEADLINE_NEVER (~(uint64_t)0)
+PRIM_FN uint64_t isod_name_of(int32_t team, int32_t slot)
+{
+    return (uint64_t)1 << 63 | (uint64_t)((uint32_t)team & 0x7ffffu) << 44 | (uint64_t)((uint32_t)slot & 0xfffu) << 32;
+}
+PRIM_FN int32_t isod_name_team(uint64_t name) { return (int32_t)(name >> 44 & 0x7ffffu); }
+PRIM_FN int32_t isod_name_slot(uint64_t name) { return (int32_t)((name >> 32 & 0xfffu) ^ 0x800u) - 0x800; }
 #define ISOD_LANES(team) ((struct isod_lane *)(void *)((team) + 1))
 
 /* Slot memory of one PE, one lane after the other; peers write it, each sender in its own part:
@@ -245,6 +256,16 @@ typedef struct shmemd_handle {
 } shmemd_t;
 
 PRIM_FN bool isod_is_direct(shmemd_t h) { return (h.direct & 1) != 0; }
+/* The same for what is chosen behind the start of a call, where kernels without a ring have refused other teams. */
+PRIM_FN bool isod_goes_direct(shmemd_t h)
+{
+#ifdef SHMEMD_NO_RING
+    (void)h;
+    return true;
+#else
+    return isod_is_direct(h);
+#endif
+}
 
 /* 1 + the lane that shmemd_lane has chosen; 0: none, as always in kernels of the library, which pay nothing for it. */
 PRIM_FN uint32_t isod_lane_chosen(shmemd_t h)

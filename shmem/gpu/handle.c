@@ -316,6 +316,7 @@ static int write_image(struct device *d, struct handle *h, const struct handle_m
     h->image.team = iso_handle_team_number(h->team);
     h->image.deadline_ns = __atomic_load_n(&h->team->slot.timeout_ns, __ATOMIC_RELAXED);
     h->image.slot = iso_slot_of_users(h->slot);
+    h->image.name = isod_name_of(h->image.team, h->image.slot);
     h->image.world_of = (int32_t *)(void *)(at + l.world_of);
     h->image.heaps = (char **)(void *)(at + l.heaps);
     h->image.memory = (char **)(void *)(at + l.memory);
@@ -465,6 +466,14 @@ void iso_handle_note_lanes(const struct team *team, int slot, unsigned lanes)
 
 /* ---- the end of a team ---- */
 
+/* Both acquire, in this order: the host stores the second word before it takes the first one (look_at_records), and
+ * kernels both behind a status. */
+static bool any_gave_up(const struct isod_host *host)
+{
+    bool unreached = __atomic_load_n(&host->unreached, __ATOMIC_ACQUIRE) != 0;
+    return __atomic_load_n(&host->gave_up, __ATOMIC_ACQUIRE) != 0 || unreached;
+}
+
 static bool has_given_up(const struct handle *h)
 {
     return iso_agent_load(&h->value.team->status, sizeof h->value.team->status) != 0;
@@ -474,7 +483,7 @@ static bool has_given_up(const struct handle *h)
 static int count_handles(struct device *d, const struct team *team, bool *gave_up)
 {
     struct isod_host *for_kernels, *host = iso_proxy_host(d, &for_kernels);
-    bool any = __atomic_load_n(&host->gave_up, __ATOMIC_ACQUIRE) != 0; /* pairs with the store after a status */
+    bool any = any_gave_up(host);
     int n = 0;
     pthread_mutex_lock(&d->lock);
     for (int i = 0; i < HANDLE_LISTS; i++)
@@ -664,7 +673,7 @@ bool iso_handles_gave_up(struct device *d, const char *call)
 {
     struct isod_host *for_kernels, *host = iso_proxy_host(d, &for_kernels);
     char what[96] = "a put, get, signal, wait, quiet, send or receive on a stream";
-    if (ISO_LIKELY(__atomic_load_n(&host->gave_up, __ATOMIC_ACQUIRE) == 0)) /* pairs with the store after a status */
+    if (ISO_LIKELY(!any_gave_up(host)))
         return false;
     pthread_mutex_lock(&d->lock);
     const struct handle *h = first_dead(d);

@@ -302,7 +302,7 @@ static const char *call_name(uint32_t call)
 
 static void print_misuse(const struct isod_record *r)
 {
-    char what[256] = "it was called wrongly", from[32] = "";
+    char what[256] = "it was called wrongly", from[32] = "", who[48] = "";
     unsigned long long expected = r->expected, seen = r->seen;
     switch (r->waited_ns) {
 #define SENTENCE(id, sentence)                                 \
@@ -314,8 +314,9 @@ static void print_misuse(const struct isod_record *r)
     }
     if (r->pe >= 0)
         snprintf(from, sizeof from, ", from pe %d", r->pe);
-    log_error("%s%s: block %u, thread %u: %s (slot %d of team %d)", call_name(r->call), from, r->block, r->thread, what,
-              r->slot, r->team);
+    if (r->waited_ns != ISOD_MISUSE_NO_RING) /* such a kernel does not say who */
+        snprintf(who, sizeof who, "block %u, thread %u: ", r->block, r->thread);
+    log_error("%s%s: %s%s (slot %d of team %d)", call_name(r->call), from, who, what, r->slot, r->team);
 }
 
 static void print_record(const struct isod_record *r)
@@ -371,11 +372,27 @@ static void end_if(bool late)
     iso_abort_job(1, "a kernel waited longer than its timeout and SHMEM_TIMEOUT_ABORT is set");
 }
 
+/* The word of a kernel without a ring, as a record. records_lock is held. */
+static void look_for_unreached(struct proxy *p)
+{
+    uint64_t word = __atomic_load_n(&p->host->unreached, __ATOMIC_RELAXED);
+    if (ISO_LIKELY(word == 0))
+        return;
+    const struct isod_record r = {.state = ISOD_RECORD_MISUSE, .call = ISOD_CALL_NONE, .pe = -1,
+                                  .expected = (uint32_t)word, .seen = (uint64_t)ISO->n_pes,
+                                  .waited_ns = ISOD_MISUSE_NO_RING,
+                                  .team = isod_name_team(word), .slot = isod_name_slot(word)};
+    __atomic_store_n(&p->host->gave_up, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&p->host->unreached, 0, __ATOMIC_RELEASE); /* both pair with any_gave_up */
+    keep(p, &r);
+}
+
 /* Takes what has come from the mailbox. */
 static void look_at_records(struct proxy *p)
 {
     bool late = false; /* a wait is past SHMEM_TIMEOUT */
     pthread_mutex_lock(&p->records_lock);
+    look_for_unreached(p);
     for (;;) {
         uint64_t taken = p->host->taken;
         struct isod_record *r = &p->host->records[taken % ISOD_RECORDS];

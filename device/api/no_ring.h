@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/* The calls of ring.h in kernels that are compiled with SHMEMD_NO_RING: there is no way but pointers. An operation on
+ * memory that no pointer reaches is not done. The handle gives up, and a word tells the host, which prints a sentence: a
+ * record would cost each kernel the registers that this saves. Included by ring.h only. */
+#ifndef ISO_NO_RING_H
+#define ISO_NO_RING_H
+
+/* By any thread; `pe`: of the world. Inlined, and two stores: a call would cost more registers than it has. The host
+ * takes the word in look_at_records. */
+PRIM_FN void isod_no_ring(struct isod_origin at, int32_t pe)
+{
+    prim_store_relaxed_u64(&at.team->status, 1);
+    prim_store_relaxed_u64(&at.world->host->unreached, at.team->name | (uint32_t)pe);
+}
+
+PRIM_FN bool isod_ring_used(shmemd_t h)
+{
+    (void)h;
+    return false;
+}
+PRIM_FN void isod_ring_put(shmemd_t h, struct prim_group g, void *dest, const void *source, uint64_t bytes, int32_t pe)
+{
+    (void)g, (void)dest, (void)source, (void)bytes;
+    isod_no_ring(isod_origin_of(h), pe);
+}
+PRIM_FN void isod_ring_get(shmemd_t h, struct prim_group g, void *dest, const void *source, uint64_t bytes, int32_t pe)
+{
+    (void)g, (void)dest, (void)source, (void)bytes;
+    isod_no_ring(isod_origin_of(h), pe);
+}
+PRIM_FN void isod_ring_put_words(shmemd_t h, void *dest, uint64_t word0, uint64_t word1, uint32_t bytes, int32_t pe)
+{
+    (void)dest, (void)word0, (void)word1, (void)bytes;
+    isod_no_ring(isod_origin_of(h), pe);
+}
+PRIM_FN uint64_t isod_ring_get_word(shmemd_t h, const void *source, uint32_t bytes, int32_t pe)
+{
+    (void)source, (void)bytes;
+    isod_no_ring(isod_origin_of(h), pe);
+    return 0;
+}
+PRIM_FN uint64_t isod_ring_amo(shmemd_t h, uint32_t op, uint32_t bytes, void *addr, uint64_t operand, uint64_t compare,
+                               bool fetches, int32_t pe)
+{
+    (void)op, (void)bytes, (void)addr, (void)operand, (void)compare, (void)fetches;
+    isod_no_ring(isod_origin_of(h), pe);
+    return 0;
+}
+PRIM_FN void isod_ring_signal(shmemd_t h, uint64_t *sig, uint64_t value, int op, int32_t pe)
+{
+    (void)sig, (void)value, (void)op;
+    isod_no_ring(isod_origin_of(h), pe);
+}
+PRIM_FN bool isod_ring_flush(struct isod_origin at, uint32_t call)
+{
+    (void)at, (void)call;
+    return true;
+}
+PRIM_FN void isod_ring_quiet_at(struct isod_origin at) { (void)at; }
+PRIM_FN void isod_ring_quiet(shmemd_t h) { (void)h; }
+
+#endif
