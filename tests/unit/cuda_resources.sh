@@ -3,7 +3,9 @@
 # A kernel that calls put_signal and wait, for blocks of up to 1024 threads, keeps everything in registers on sm_90: no
 # spills, no stack. The library's kernels take no more registers, stack and spills than cuda_resources.table allows. By
 # the report of ptxas; no device is needed. And the local end of a put or get may be a thread's stack: it is accessed by
-# plain loads and stores.
+# plain loads and stores. The table also has what calls take in kernels of programs (author_kernels.c): as they are, for
+# blocks of 1024 threads, without the ring (near), and for gfx942 where there is a clang. The time that the headers take
+# to compile is printed, since it depends on the machine.
 # usage: cuda_resources.sh [FOLDER]           FOLDER: of the library's kernels, built with ISO_TESTS for sm_90: its
 #                                             reports are taken. Without it they are compiled here, in two minutes.
 #        cuda_resources.sh --renew [FOLDER]   writes the table instead
@@ -89,13 +91,66 @@ if lines_of put_of_stack prim_cuda_put | grep -E 'ld\.relaxed\.sys\.global\.u(8|
     exit 1
 fi
 
+# ---- time to compile: the least of three, of user and system ----
+
+echo '#include <shmem_device.hpp>' >"$folder/all.cu"
+: >"$folder/empty.cu"
+cost() { # FILE: hundredths of a second
+    for turn in 1 2 3; do
+        (
+            "$nvcc" -x cu -std=c++17 -O3 -arch=sm_90 -I"$root/include" -c "$1" -o "$folder/cost.o"
+            times >"$folder/times" # of this shell, and in the second line of what it has run
+        )
+        awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, t, /[ms]/); s += t[1] * 60 + t[2] }
+                       printf "%d\n", s * 100 }' "$folder/times"
+    done | sort -n | head -n 1
+}
+empty=$(cost "$folder/empty.cu")
+all=$(cost "$folder/all.cu")
+echo "an empty file compiles in $empty hundredths of a second, one with every call in $all"
+
+# ---- kernels of programs: as they are, for blocks of 1024 threads, without the ring; for gfx942 by a clang ----
+
+author() { # NAME OPTIONS...: a report of the kernels isod_NAME_..._kernel
+    name=$1
+    shift
+    report "$root/tests/unit/author_kernels.c" -DISO_AUTHOR="$name" "$@"
+    mv "$folder/report" "$folder/${name}_kernels_c.o.report"
+}
+author author
+author author_1024 -DPRIM_MAX_THREADS=1024
+author author_near -DSHMEMD_NO_RING
+
+clang=${ISO_HIP_COMPILER:-$(command -v clang-19 || true)}
+clang_release=$([ -z "$clang" ] || "$clang" --version | sed -n 's/.*clang version \([0-9]*\).*/\1/p')
+author_amd() { # NAME OPTIONS...: KERNEL FAMILY REGISTERS STACK SPILLS
+    "$clang" -x hip -std=c++17 -O3 --cuda-device-only -nogpulib -nogpuinc --offload-arch=gfx942 -I"$root/include" \
+        -DISO_AUTHOR="$@" -S "$root/tests/unit/author_kernels.c" -o "$folder/amd.s"
+    awk '
+    $1 == ".name:" && $2 ~ /_kernel$/ { name = $2 }
+    $1 == ".private_segment_fixed_size:" { stack = $2 }
+    $1 == ".vgpr_count:" { registers = $2 }
+    $1 == ".vgpr_spill_count:" {
+        family = name
+        sub(/^isod_/, "gfx942_", family)
+        sub(/_kernel$/, "", family)
+        print name, family, registers, stack, $2 * 4
+    }' "$folder/amd.s"
+}
+: >"$folder/amd"
+if [ -n "$clang" ]; then
+    author_amd author >>"$folder/amd"
+    author_amd author_near -DSHMEMD_NO_RING >>"$folder/amd"
+    grep -q 'gfx942_author_put_block ' "$folder/amd" || { echo "no kernels for gfx942"; exit 1; }
+fi
+
 # ---- the library's kernels, by the table: a row for each family, with the greatest figures of its members. Kernels for
 # sums of one type each are a family, all functions that are not inlined another, which have no registers of their own.
 # 512 threads a block have 128 registers each. ----
 
 reports=$folder
 if [ -n "${1-}" ]; then
-    reports=$1
+    cp "$1"/*_kernels_c.o.report "$folder"
 else
     for source in "$root"/coll/stream/kernels/*_kernels.c "$root"/device/*_kernels.c; do
         report "$source"
@@ -107,18 +162,23 @@ release=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
 # KERNEL FAMILY REGISTERS STACK SPILLS, a line each
 awk '
     function family(name) {
-        if (name !~ /_kernel$/)
-            return "functions"
+        if (name !~ /_kernel$/) {
+            file = FILENAME
+            sub(/.*\//, "", file)
+            return file ~ /^author/ ? substr(file, 1, index(file, "_kernels") - 1) "_functions" : "functions"
+        }
         sub(/^isod_/, "", name)
         sub(/_kernel$/, "", name)
         sub(/_sum_[a-z0-9]+$/, "_sum", name)
         return name
     }
     function put() { if (name != "") print name, family(name), registers, stack, spills; name = "" }
+    FNR == 1 { put() }
     /Function properties for/ { put(); name = $NF; registers = 0 }
     /bytes stack frame/ { stack = $1; spills = $5 }
     /Used [0-9]+ registers/ { registers = $5; put() }
     END { put() }' "$reports"/*_kernels_c.o.report >"$folder/kernels"
+cat "$folder/amd" >>"$folder/kernels"
 if ! grep -q ' stream_barrier ' "$folder/kernels" || ! grep -q '^isod_put_kernel ' "$folder/kernels"; then
     echo "no kernels in the reports of $reports"
     exit 1
@@ -128,6 +188,7 @@ if [ -n "$renew" ]; then
     {
         grep '^#' "$table"
         echo "release $release"
+        echo "clang $clang_release"
         awk '
             function more(a, b) { return a > b ? a : b }
             { r[$2] = more(r[$2], $3 + 0); s[$2] = more(s[$2], $4 + 0); p[$2] = more(p[$2], $5 + 0) }
@@ -156,6 +217,10 @@ grown() { # TABLE: a sentence for each kernel that is above it
 if [ "$(sed -n 's/^release //p' "$table")" != "$release" ]; then
     echo "nvcc is of release $release, the table of another: the library's kernels are not compared"
     exit 0
+fi
+if [ "$(sed -n 's/^clang //p' "$table")" != "$clang_release" ]; then
+    echo "clang is of release ${clang_release:-none}, the table of another: kernels for gfx942 are not compared"
+    sed -i '/ gfx942_/d' "$folder/kernels"
 fi
 grown "$table" >"$folder/wrong"
 if [ -s "$folder/wrong" ]; then
