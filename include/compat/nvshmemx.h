@@ -157,6 +157,59 @@ COMPAT_HOST int nvshmemx_collective_launch_query_gridsize(const void *kernel, di
     *gridsize = each * processors;
     return e == cudaSuccess ? NVSHMEMX_SUCCESS : NVSHMEMX_ERROR_INTERNAL;
 }
+/* A kernel that keeps its type, as the CPU device needs it. */
+template <class... P>
+int nvshmemx_collective_launch(void (*kernel)(P...), dim3 grid, dim3 block, void **args, size_t shared_bytes,
+                               cudaStream_t stream)
+{
+    return nvshmemx_collective_launch((const void *)kernel, grid, block, args, shared_bytes, stream);
+}
+template <class... P>
+int nvshmemx_collective_launch_query_gridsize(void (*kernel)(P...), dim3 block, void **args, size_t shared_bytes,
+                                              int *gridsize)
+{
+    return nvshmemx_collective_launch_query_gridsize((const void *)kernel, block, args, shared_bytes, gridsize);
+}
+#elif defined(__cplusplus)
+/* A kernel by its type, which says what the arguments are: without a cast to const void *. */
+namespace compat
+{
+inline void take(shmemd::launching::values<> *, void **) {}
+template <class F, class... R> void take(shmemd::launching::values<F, R...> *v, void **args)
+{
+    v->first = *static_cast<const F *>(args[0]);
+    take(&v->rest, args + 1);
+}
+} // namespace compat
+template <class... P>
+int nvshmemx_collective_launch(void (*kernel)(P...), shmemd::dim grid, shmemd::dim block, void **args,
+                               size_t shared_bytes, compat_stream_t stream)
+{
+    shmemd::launching::bundle<P...> b = shmemd::launching::bundle<P...>();
+    shmemx_launch_attr_t attr = shmemd::launching::attr_of(grid, block, shared_bytes, true);
+    (void)compat_here();
+    b.kernel = kernel;
+    compat::take(&b.arguments, args);
+    attr.args = &b;
+    attr.args_bytes = sizeof b;
+    return shmemx_launch_attr(shmemd::launching::kernel_of(kernel), &attr, stream) == 0
+               ? NVSHMEMX_SUCCESS
+               : NVSHMEMX_ERROR_COLLECTIVE_LAUNCH_FAILED;
+}
+template <class... P>
+int nvshmemx_collective_launch_query_gridsize(void (*kernel)(P...), shmemd::dim block, void **args, size_t shared_bytes,
+                                              int *gridsize)
+{
+    (void)args;
+    *gridsize = shmemd::max_grid(kernel, (int)(block.x * block.y * block.z), shared_bytes);
+    return *gridsize > 0 ? NVSHMEMX_SUCCESS : NVSHMEMX_ERROR_INVALID_VALUE;
+}
+#define COMPAT_NEEDS_TYPE                                                                                           \
+    static_assert(sizeof...(A) > 99, "the CPU device cannot launch a kernel by its address alone: leave out the " \
+                                     "cast to const void *");                                                     \
+    return NVSHMEMX_ERROR_NOT_SUPPORTED
+template <class... A> int nvshmemx_collective_launch(const void *, A...) { COMPAT_NEEDS_TYPE; }
+template <class... A> int nvshmemx_collective_launch_query_gridsize(const void *, A...) { COMPAT_NEEDS_TYPE; }
 #endif
 
 /* ---- on streams ---- */
@@ -442,11 +495,6 @@ COMPAT_MISSING(nvshmemx_release_smem, COMPAT_NO_SMEM)
 COMPAT_MISSING(nvshmemx_collective_launch_attr, "take nvshmemx_collective_launch, or shmemx_launch_attr")
 COMPAT_MISSING(nvshmemx_buffer_register_symmetric_at_preferred_address, "buffers stay where they are")
 COMPAT_MISSING(nvshmemx_buffer_unregister_all, "unregister each buffer")
-#if !defined(__CUDACC__)
-#define COMPAT_NO_ADDRESS "the CPU device cannot launch a kernel by its address; take shmemd::launch_cooperative"
-COMPAT_MISSING(nvshmemx_collective_launch, COMPAT_NO_ADDRESS)
-COMPAT_MISSING(nvshmemx_collective_launch_query_gridsize, COMPAT_NO_ADDRESS)
-#endif
 #define COMPAT_NO_WORD "not on streams; launch a kernel for it"
 #define COMPAT_NO_QP "there are no queue pairs in kernels; take the call without qp_"
 COMPAT_MISSING(nvshmemx_qp_create, COMPAT_NO_QP)

@@ -200,8 +200,12 @@ static int test_main(void)
     for (int i = 0; i < 3; i++) {
         nvshmem_int_p(wrong, 0, me);
         nvshmem_barrier_all();
+        void *args[] = {&teams[i], &area, &wrong};
+        int most = 0;
+        CHECK_EQ(nvshmemx_collective_launch_query_gridsize(collectives, THREADS, args, 0, &most), 0);
+        CHECK(most > 0);
         for (int turn = 0; turn < 2; turn++)
-            CHECK_EQ(shmemd::launch_cooperative(collectives, 1, THREADS, 0, NULL, teams[i], area, wrong), 0);
+            CHECK_EQ(nvshmemx_collective_launch(collectives, 1, THREADS, args, 0, NULL), 0);
         CHECK_EQ(shmemx_stream_synchronize(NULL), 0);
         if (!CHECK_EQ(at(wrong), 0))
             printf("nvshmem_calls: team %d\n", i);

@@ -52,7 +52,7 @@ while read -r state family; do
             echo "namespace there { using $scope$name; }" >>"$dir/there.cpp"
             echo "$name" >>"$dir/unwanted"
             ;;
-        missing | cuda) echo "$name" >>"$dir/wanted" ;;
+        missing) echo "$name" >>"$dir/wanted" ;;
         *) echo "$library.names: $state is no state" && failed=1 ;;
         esac
         echo "inline void use_$name() { $scope$name(1); }" >>"$dir/called.cpp"
