@@ -65,16 +65,15 @@ static bool add_text(struct select_table *t, const struct select_text *text, enu
 {
     struct select_rows rows = {.n = 0, .text = (char *)malloc(text->bytes)};
     char sentence[512] = "no memory";
-    const char *header, *name;
-    int line = 0;
+    const char *name;
     if (rows.text != NULL)
         memcpy(rows.text, text->text, text->bytes);
-    if (rows.text == NULL || !iso_select_parse(t->plane, NULL, &header, &rows, &line, sentence)) {
-        log_error("coll/select/tables/%s.table:%d: %s", text->name, line, sentence);
+    if (rows.text == NULL || !iso_select_parse(t->plane, NULL, &rows, sentence)) {
+        log_error("coll/select/tables/%s.table:%d: %s", text->name, rows.line, sentence);
         free(rows.text);
         return false;
     }
-    (void)iso_select_devices(header, &name);
+    (void)iso_select_devices(rows.header, &name);
     snprintf(t->from[origin], sizeof t->from[origin], "row of the built-in table for %s%s",
              t->plane->most_threads != 0 ? "" : "the ", name);
     return iso_select_add(t, &rows, origin);

@@ -113,7 +113,9 @@ enum { SELECT_MOST_ROWS = 256 };
 struct select_rows {
     int n;
     struct select_row row[SELECT_MOST_ROWS];
-    char *text; /* allocated, or NULL: where `why` points to */
+    char *text;         /* allocated, or NULL: where `header` and `why` point to */
+    const char *header; /* its first line */
+    int line;           /* read last */
 };
 
 /* ---- a table ---- */
@@ -183,10 +185,10 @@ const struct select_algorithm *iso_select_find(const struct select_plane *plane,
 /* "plane.kind=algorithm[:blocks[xthreads]],...": checks all, adds those of `plane` (NULL: none). 0, or -errno after a
  * sentence. */
 int iso_select_forced(const char *variable, const struct select_plane *plane, struct select_rows *to);
-/* Reads rows out of to->text, which it takes apart. *header is its first line, which has to be of the device (NULL: of
- * anything). False: `sentence` says what is wrong, in line *line. */
-bool iso_select_parse(const struct select_plane *plane, const struct gpu_info *device, const char **header,
-                      struct select_rows *to, int *line, char sentence[512]);
+/* Reads rows out of to->text, which it takes apart. The header has to be of the device (NULL: of anything). False:
+ * `sentence` says what is wrong, in to->line. */
+bool iso_select_parse(const struct select_plane *plane, const struct gpu_info *device, struct select_rows *to,
+                      char sentence[512]);
 /* "direct+dest", or "any". */
 const char *iso_select_needs_text(unsigned needs, char *text, size_t bytes);
 /* "4 x NVIDIA H200": the number (0: there is none), and *name is what follows. */

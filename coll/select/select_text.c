@@ -280,13 +280,13 @@ static bool read_row(struct reader *r, char *line, struct select_row *row)
     return true;
 }
 
-bool iso_select_parse(const struct select_plane *plane, const struct gpu_info *device, const char **header,
-                      struct select_rows *to, int *line, char sentence[512])
+bool iso_select_parse(const struct select_plane *plane, const struct gpu_info *device, struct select_rows *to,
+                      char sentence[512])
 {
     struct reader r = {plane, to->text, 0, sentence};
     char *one = next_line(&r);
     bool right = one != NULL || wrong(sentence, "the file says nothing");
-    *header = one;
+    to->header = one;
 
     /* "8 x NVIDIA H200": of how many devices of which name the table is. */
     if (right && device != NULL) {
@@ -309,7 +309,7 @@ bool iso_select_parse(const struct select_plane *plane, const struct gpu_info *d
         else
             right = read_row(&r, one, &to->row[to->n++]);
     }
-    *line = r.line;
+    to->line = r.line;
     return right;
 }
 
@@ -319,8 +319,6 @@ int iso_select_read(const char *path, const struct gpu_info *device, struct sele
 {
     enum { MOST = 1 << 16 };
     char why[512] = "";
-    const char *header;
-    int line = 0;
     FILE *in = fopen(path, "re");
     char *text = in != NULL ? (char *)malloc(MOST + 1) : NULL;
     size_t bytes = text != NULL ? fread(text, 1, MOST + 1, in) : 0;
@@ -332,10 +330,10 @@ int iso_select_read(const char *path, const struct gpu_info *device, struct sele
     to->text = text;
     if (whole) {
         text[bytes] = '\0';
-        if (iso_select_parse(&iso_select_stream, device, &header, to, &line, why))
+        if (iso_select_parse(&iso_select_stream, device, to, why))
             return 0;
         error = EINVAL;
-        snprintf(sentence, 512, "%.160s:%d: %.320s", path, line, why);
+        snprintf(sentence, 512, "%.160s:%d: %.320s", path, to->line, why);
     } else {
         snprintf(sentence, 512, "%.320s: %s", path, strerror(error));
     }

@@ -438,24 +438,30 @@ void iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph)
 
 /* ---- copies ---- */
 
+struct staged_copy {
+    char *dest;
+    const char *source;
+    size_t len;
+    hipMemcpyKind kind; /* to the device, or from it */
+};
+
 /* With pageable host memory at one side: piece by piece through the stage, waiting. The vendor would pin and unpin
  * pages for large copies, which synchronises the device. */
-static int copy_staged(struct gpu *gpu, char *dest, const char *source, size_t len, hipMemcpyKind kind,
-                       hipStream_t stream)
+static int copy_staged(struct gpu *gpu, struct staged_copy c, hipStream_t stream)
 {
-    bool up = kind == hipMemcpyHostToDevice;
+    bool up = c.kind == hipMemcpyHostToDevice;
     int status = 0;
     pthread_mutex_lock(&gpu->stage_lock);
-    for (size_t done = 0, piece; done < len && status == 0; done += piece) {
-        piece = len - done < STAGE_BYTES ? len - done : STAGE_BYTES;
+    for (size_t done = 0, piece; done < c.len && status == 0; done += piece) {
+        piece = c.len - done < STAGE_BYTES ? c.len - done : STAGE_BYTES;
         if (up)
-            memcpy(gpu->stage, source + done, piece);
+            memcpy(gpu->stage, c.source + done, piece);
         hipError_t e =
-            hipMemcpyAsync(up ? dest + done : gpu->stage, up ? gpu->stage : source + done, piece, kind, stream);
+            hipMemcpyAsync(up ? c.dest + done : gpu->stage, up ? gpu->stage : c.source + done, piece, c.kind, stream);
         if (e == hipSuccess)
             e = wait_stream(stream);
         if (e == hipSuccess && !up)
-            memcpy(dest + done, gpu->stage, piece);
+            memcpy(c.dest + done, gpu->stage, piece);
         status = iso_hip_result(gpu, "hipMemcpyAsync", e);
     }
     pthread_mutex_unlock(&gpu->stage_lock);
@@ -484,8 +490,10 @@ int iso_gpu_copy(struct gpu *gpu, void *dest, const void *source, size_t len, gp
     if (iso_gpu_stream_is_capturing(gpu, stream))
         return iso_hip_refuse(gpu, -EINVAL, "a copy in a captured stream needs host memory that is pinned");
     if (to == GPU_POINTER_DEVICE || from == GPU_POINTER_DEVICE)
-        return copy_staged(gpu, (char *)dest, (const char *)source, len,
-                           to == GPU_POINTER_DEVICE ? hipMemcpyHostToDevice : hipMemcpyDeviceToHost,
+        return copy_staged(gpu,
+                           (struct staged_copy){(char *)dest, (const char *)source, len,
+                                                to == GPU_POINTER_DEVICE ? hipMemcpyHostToDevice
+                                                                         : hipMemcpyDeviceToHost},
                            (hipStream_t)stream);
     int status = iso_gpu_stream_wait(gpu, stream);
     if (status == 0)

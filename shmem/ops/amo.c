@@ -19,30 +19,36 @@ ISO_INLINE uint64_t direct(char *at, struct amo op)
     return op.bytes == 4 ? direct32((word32 *)(void *)at, op) : direct64((word64 *)(void *)at, op);
 }
 
-static ISO_NOINLINE uint64_t amo_checked(struct target t, const void *addr, const char *arg, struct amo op)
+/* The word as the caller names it, and how the call names the argument. */
+struct amo_word {
+    const void *addr;
+    const char *arg;
+};
+
+static ISO_NOINLINE uint64_t amo_checked(struct target t, struct amo_word word, struct amo op)
 {
-    struct profile_span span = iso_target_count(PROFILE_ATOMIC, &t, addr, op.bytes);
-    struct place at = iso_target_place(&t, addr, op.bytes, arg);
-    iso_check_aligned(t.call, arg, addr, op.bytes);
+    struct profile_span span = iso_target_count(PROFILE_ATOMIC, &t, word.addr, op.bytes);
+    struct place at = iso_target_place(&t, word.addr, op.bytes, word.arg);
+    iso_check_aligned(t.call, word.arg, word.addr, op.bytes);
     uint64_t before = at.cpu != NULL ? direct(at.cpu, op) : iso_far_amo(t.ctx, at, op, t.call);
     iso_profile_leave(&span);
     return before;
 }
 
 /* `at`: what the fast half has found, NULL for nothing. */
-static ISO_NOINLINE uint64_t amo_slow(struct who who, int pe, char *at, const void *addr, const char *arg, struct amo op)
+static ISO_NOINLINE uint64_t amo_slow(struct who who, int pe, char *at, struct amo_word word, struct amo op)
 {
     const struct target t = {who.ctx, who.call, pe};
     return iso_target_is_counted(PROFILE_ATOMIC, &ISO->debug, &t, at, op.bytes) ? direct(at, op)
-                                                                                : amo_checked(t, addr, arg, op);
+                                                                                : amo_checked(t, word, op);
 }
 
 /* The value arrives later only without a pointer. */
-static ISO_NOINLINE void amo_nbi_slow(struct target t, const void *addr, const char *arg, struct amo op, void *fetch)
+static ISO_NOINLINE void amo_nbi_slow(struct target t, struct amo_word word, struct amo op, void *fetch)
 {
-    struct profile_span span = iso_target_count(PROFILE_ATOMIC, &t, addr, op.bytes);
-    struct place at = iso_target_place(&t, addr, op.bytes, arg);
-    iso_check_aligned(t.call, arg, addr, op.bytes);
+    struct profile_span span = iso_target_count(PROFILE_ATOMIC, &t, word.addr, op.bytes);
+    struct place at = iso_target_place(&t, word.addr, op.bytes, word.arg);
+    iso_check_aligned(t.call, word.arg, word.addr, op.bytes);
     if (at.cpu != NULL)
         iso_word_to(fetch, direct(at.cpu, op), op.bytes);
     else
@@ -50,38 +56,39 @@ static ISO_NOINLINE void amo_nbi_slow(struct target t, const void *addr, const c
     iso_profile_leave(&span);
 }
 
-ISO_INLINE void amo_nbi(const struct target *t, const void *addr, const char *arg, struct amo op, void *fetch)
+ISO_INLINE void amo_nbi(const struct target *t, struct amo_word word, struct amo op, void *fetch)
 {
-    char *at = iso_target_near(t, addr, op.bytes, op.bytes);
+    char *at = iso_target_near(t, word.addr, op.bytes, op.bytes);
     if (ISO_LIKELY(at != NULL))
         iso_word_to(fetch, direct(at, op), op.bytes);
     else
-        amo_nbi_slow(*t, addr, arg, op, fetch);
+        amo_nbi_slow(*t, word, op, fetch);
 }
 
-ISO_INLINE uint64_t amo(const struct target *t, const void *addr, const char *arg, struct amo op)
+ISO_INLINE uint64_t amo(const struct target *t, struct amo_word word, struct amo op)
 {
-    char *at = iso_target_seek(t, addr, op.bytes, op.bytes);
-    return ISO_LIKELY(at != NULL) && ISO_LIKELY(!ISO->odd_words)
-               ? direct(at, op)
-               : amo_slow(ISO_WHO(t), t->pe, at, addr, arg, op);
+    char *at = iso_target_seek(t, word.addr, op.bytes, op.bytes);
+    return ISO_LIKELY(at != NULL) && ISO_LIKELY(!ISO->odd_words) ? direct(at, op)
+                                                                 : amo_slow(ISO_WHO(t), t->pe, at, word, op);
 }
 
 /* ---- stamps: the three ways a call ends ---- */
 
 #define BITS(value) iso_word_of(&(value), sizeof(value))
+#define WORD(addr_) \
+    (struct amo_word) { .addr = addr_, .arg = #addr_ }
 /* struct amo of a stamp; compare is 0 but for compare_swap */
 #define OP(op_, TYPE, operand_, compare_, fetches_) \
     (struct amo) { .op = op_, .bytes = sizeof(TYPE), .operand = operand_, .compare = compare_, .fetches = fetches_ }
 
-#define UPDATE(op_, TYPE, operand_) (void)amo(&target, dest, "dest", OP(op_, TYPE, operand_, 0, false));
-#define RETURN(op_, TYPE, addr, operand_, compare_)                                                          \
-    TYPE before;                                                                                             \
-    iso_word_to(&before, amo(&target, addr, #addr, OP(op_, TYPE, operand_, compare_, true)), sizeof before); \
+#define UPDATE(op_, TYPE, operand_) (void)amo(&target, WORD(dest), OP(op_, TYPE, operand_, 0, false));
+#define RETURN(op_, TYPE, addr, operand_, compare_)                                                         \
+    TYPE before;                                                                                            \
+    iso_word_to(&before, amo(&target, WORD(addr), OP(op_, TYPE, operand_, compare_, true)), sizeof before); \
     return before;
 #define FETCH(op_, TYPE, addr, operand_, compare_)      \
     iso_target_check_host(fetch, "fetch", target.call); \
-    amo_nbi(&target, addr, #addr, OP(op_, TYPE, operand_, compare_, true), fetch);
+    amo_nbi(&target, WORD(addr), OP(op_, TYPE, operand_, compare_, true), fetch);
 
 /* fetch, set, swap */
 #define EXTENDED(N, TYPE, ...)                                                                                    \

@@ -26,6 +26,16 @@ struct sides {
     const void *source;
 };
 
+/* How the bytes go: by the pointer that the fast half has found (NULL: none), else by a call. */
+struct put_way {
+    far_put *far;
+    char *to;
+};
+struct get_way {
+    far_get *far;
+    const char *from;
+};
+
 static ISO_NOINLINE void put_checked(struct who who, int pe, struct sides s, size_t len, far_put *far)
 {
     const struct target t = {who.ctx, who.call, pe};
@@ -48,16 +58,15 @@ static ISO_NOINLINE void put_timed(struct who who, int pe, struct sides s, size_
     iso_profile_leave(&span);
 }
 
-/* The last argument of a slow half: what the fast half has found, NULL for nothing. */
-static ISO_NOINLINE void put_slow(struct who who, int pe, struct sides s, size_t len, far_put *far, char *to)
+static ISO_NOINLINE void put_slow(struct who who, int pe, struct sides s, size_t len, struct put_way way)
 {
     const struct target t = {who.ctx, who.call, pe};
-    if (s.source == NULL || to == NULL || ISO->careful)
-        put_checked(who, pe, s, len, far);
-    else if (iso_target_is_counted(PROFILE_PUT, &ISO->careful, &t, to, len))
-        iso_target_copy(to, s.source, len);
+    if (s.source == NULL || way.to == NULL || ISO->careful)
+        put_checked(who, pe, s, len, way.far);
+    else if (iso_target_is_counted(PROFILE_PUT, &ISO->careful, &t, way.to, len))
+        iso_target_copy(way.to, s.source, len);
     else
-        put_timed(who, pe, s, len, to);
+        put_timed(who, pe, s, len, way.to);
 }
 
 static ISO_NOINLINE void get_checked(struct who who, int pe, struct sides s, size_t len, far_get *far)
@@ -82,15 +91,15 @@ static ISO_NOINLINE void get_timed(struct who who, int pe, struct sides s, size_
     iso_profile_leave(&span);
 }
 
-static ISO_NOINLINE void get_slow(struct who who, int pe, struct sides s, size_t len, far_get *far, const char *from)
+static ISO_NOINLINE void get_slow(struct who who, int pe, struct sides s, size_t len, struct get_way way)
 {
     const struct target t = {who.ctx, who.call, pe};
-    if (s.dest == NULL || from == NULL || ISO->careful)
-        get_checked(who, pe, s, len, far);
-    else if (iso_target_is_counted(PROFILE_GET, &ISO->careful, &t, from, len))
-        iso_target_copy(s.dest, from, len);
+    if (s.dest == NULL || way.from == NULL || ISO->careful)
+        get_checked(who, pe, s, len, way.far);
+    else if (iso_target_is_counted(PROFILE_GET, &ISO->careful, &t, way.from, len))
+        iso_target_copy(s.dest, way.from, len);
     else
-        get_timed(who, pe, s, len, from);
+        get_timed(who, pe, s, len, way.from);
 }
 
 /* By pointer a put is complete when the copy ends: waiting costs nothing. */
@@ -100,7 +109,7 @@ ISO_INLINE void put_by(const struct target *t, void *dest, const void *source, s
     if (ISO_LIKELY(to != NULL) && ISO_LIKELY(source != NULL) && ISO_LIKELY(!ISO->odd_memory))
         iso_target_copy(to, source, len);
     else
-        put_slow(ISO_WHO(t), t->pe, (struct sides){dest, source}, len, far, to);
+        put_slow(ISO_WHO(t), t->pe, (struct sides){dest, source}, len, (struct put_way){far, to});
 }
 
 ISO_INLINE void get_by(const struct target *t, void *dest, const void *source, size_t len, far_get *far)
@@ -109,7 +118,7 @@ ISO_INLINE void get_by(const struct target *t, void *dest, const void *source, s
     if (ISO_LIKELY(from != NULL) && ISO_LIKELY(dest != NULL) && ISO_LIKELY(!ISO->odd_memory))
         iso_target_copy(dest, from, len);
     else
-        get_slow(ISO_WHO(t), t->pe, (struct sides){dest, source}, len, far, from);
+        get_slow(ISO_WHO(t), t->pe, (struct sides){dest, source}, len, (struct get_way){far, from});
 }
 
 /* ---- p and g: one store, one load; up to 8 bytes whole, so that a wait may look at the object ---- */
@@ -139,6 +148,7 @@ ISO_INLINE void p_near(char *to, const void *value, size_t bytes)
         memcpy(to, value, bytes);
 }
 
+/* `to`, `from`: what the fast half has found, NULL for nothing. */
 static ISO_NOINLINE void p_slow(struct who who, int pe, struct sides s, size_t bytes, char *to)
 {
     const struct target t = {who.ctx, who.call, pe};

@@ -18,12 +18,10 @@ static const struct select_plane *plane_of(const char *name)
 
 static void read_text(const struct select_text *text, struct select_rows *rows)
 {
-    const char *header = NULL;
     char sentence[512] = "";
-    int line = 0;
     *rows = (struct select_rows){.n = 0, .text = (char *)malloc(text->bytes)};
     memcpy(rows->text, text->text, text->bytes);
-    bool right = iso_select_parse(plane_of(text->name), NULL, &header, rows, &line, sentence);
+    bool right = iso_select_parse(plane_of(text->name), NULL, rows, sentence);
     CHECK_NAMED(right, sentence);
 }
 

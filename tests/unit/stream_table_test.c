@@ -636,7 +636,7 @@ static void test_cache(void)
     iso_select_close(table);
 
     const struct select_algorithm *push = iso_select_find(&iso_select_stream, SHMEMX_ALLREDUCE, "twoshot_copy");
-    struct select_rows rows = {1, {{push, push->needs, 4, 64, {2, 32}, NULL}}, NULL};
+    struct select_rows rows = {1, {{push, push->needs, 4, 64, {2, 32}, NULL}}, NULL, NULL, 0};
     CHECK_EQ(iso_select_write(path, &info, &rows), 0);
     table = open_table("NVIDIA H200", "", "");
     CHECK(table != NULL && iso_select_sum(table) != without);

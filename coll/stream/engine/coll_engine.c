@@ -167,14 +167,19 @@ static bool next_part(const struct stream_call *c, struct row_part *part)
     return true;
 }
 
-/* The next part that has bytes in [from, end) of a row: *cut is these, the addresses still those of the part. */
-static bool next_cut(const struct stream_call *c, struct row_part *part, size_t from, size_t end, struct row_part *cut)
+/* Bytes of a row. */
+struct row_range {
+    size_t from, end;
+};
+
+/* The next part that has bytes in a range of a row: *cut is these, the addresses still those of the part. */
+static bool next_cut(const struct stream_call *c, struct row_part *part, struct row_range in, struct row_part *cut)
 {
     while (next_part(c, part)) {
         *cut = *part;
-        cut->at = ISO_MAX(part->at, from);
-        if (part->bytes > 0 && cut->at < end && part->at + part->bytes > cut->at) {
-            cut->bytes = ISO_MIN(part->at + part->bytes, end) - cut->at;
+        cut->at = ISO_MAX(part->at, in.from);
+        if (part->bytes > 0 && cut->at < in.end && part->at + part->bytes > cut->at) {
+            cut->bytes = ISO_MIN(part->at + part->bytes, in.end) - cut->at;
             return true;
         }
     }
@@ -183,13 +188,13 @@ static bool next_cut(const struct stream_call *c, struct row_part *part, size_t 
 
 /* ---- copies ---- */
 
-/* What member m gets of a row, in [from, end) of it. */
-static void send_splits(struct round *r, char *dest, int m, size_t from, size_t end, unsigned stream)
+/* What member m gets of a row, in a range of it. */
+static void send_splits(struct round *r, char *dest, int m, struct row_range in, unsigned stream)
 {
     struct row_part part = {0}, cut;
     size_t each = r->c.call.kind == CALL_FCOLLECT_SPLITS ? 0 : (size_t)m;
-    while (next_cut(&r->c, &part, from, end, &cut))
-        copy(r, dest + (cut.at - from), cut.source + each * part.bytes + (cut.at - part.at), cut.bytes, stream);
+    while (next_cut(&r->c, &part, in, &cut))
+        copy(r, dest + (cut.at - in.from), cut.source + each * part.bytes + (cut.at - part.at), cut.bytes, stream);
 }
 
 static void send_signal(struct round *r, int m, size_t u, unsigned stream)
@@ -209,8 +214,8 @@ static void send_unit(struct round *r, int i, size_t u)
     else if (r->part != 0)
         bytes = ISO_MIN(r->bytes, r->total - part_at);
     if (at < bytes && r->splits)
-        send_splits(r, near(r, r->c.dest_range, r->segment, r->dest, m) + at, m, r->splits_at + at,
-                    r->splits_at + ISO_MIN(at + r->unit, bytes), stream);
+        send_splits(r, near(r, r->c.dest_range, r->segment, r->dest, m) + at, m,
+                    (struct row_range){r->splits_at + at, r->splits_at + ISO_MIN(at + r->unit, bytes)}, stream);
     else if (at < bytes)
         copy(r, near(r, r->c.dest_range, r->segment, r->dest, m) + (size_t)m * r->dest_part + at,
              r->source + (size_t)m * (r->part + r->source_stride) + at, ISO_MIN(r->unit, bytes - at), stream);
@@ -471,7 +476,7 @@ static int send_rows(const struct rows *w, const char *source, size_t source_str
 static void take_splits(struct rows *w, const struct stream_call *c, size_t m)
 {
     struct row_part part = {0}, cut;
-    while (next_cut(c, &part, w->at, w->at + w->bytes, &cut)) {
+    while (next_cut(c, &part, (struct row_range){w->at, w->at + w->bytes}, &cut)) {
         size_t in = cut.at - part.at;
         const char *from = w->stage + m * w->row + (cut.at - w->at);
         copy(&w->r, cut.dest + m * part.bytes + in, m == (size_t)c->args.h.my_pe ? cut.source + in : from, cut.bytes, 0);
@@ -518,7 +523,7 @@ static int sum_splits(const struct rows *w, const struct stream_call *c, gpu_ker
     struct stream_call s = *c;
     struct rows of_part = *w;
     int rc = 0;
-    while (rc == 0 && next_cut(c, &part, w->at, w->at + w->bytes, &cut)) {
+    while (rc == 0 && next_cut(c, &part, (struct row_range){w->at, w->at + w->bytes}, &cut)) {
         size_t in = cut.at - part.at;
         of_part.stage = w->stage + (cut.at - w->at);
         s.args.source = cut.source + (size_t)c->args.h.my_pe * part.bytes + in;

@@ -78,23 +78,30 @@ static void hold(struct ofi_queue *q, struct ofi_op *op)
     q->last_held = op;
 }
 
-static void send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, const void *data, void *into, bool more)
+/* Memory of this PE that a message is about, NULL for none: what it brings, and where its answer goes. */
+struct ofi_ends {
+    const void *data;
+    void *into;
+};
+
+/* `more`: another one for the same queue comes at once. */
+static void send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, struct ofi_ends ends, bool more)
 {
     iso_ofi_make_room(o, q, OFI_NEEDS_ASK);
     if (ISO_UNLIKELY(o->net.lost))
         return;
-    if (m->type == OFI_AMO && into != NULL)
+    if (m->type == OFI_AMO && ends.into != NULL)
         m->type = OFI_FETCH;
     bool burst = q->burst_look == o->looks && q->burst >= OFI_JOIN_MIN;
     bool later = more || (is_plain(m) && (burst || q->due >= OFI_JOIN_MIN));
-    bool held = q->moves.done < q->follow, joined = !held && join(o, q, m, data, into);
+    bool held = q->moves.done < q->follow, joined = !held && join(o, q, m, ends.data, ends.into);
     if (q->pack != NULL && !(joined && later)) /* a target keeps what is behind the pack until that comes */
         iso_ofi_submit_pack(o, q);
     if (joined || o->net.lost)
         return;
-    struct ofi_op *op = prepare(o, q, m, into, -1);
+    struct ofi_op *op = prepare(o, q, m, ends.into, -1);
     if (m->type == OFI_PUT) {
-        memcpy(op->buffer + sizeof *m, data, m->len);
+        memcpy(op->buffer + sizeof *m, ends.data, m->len);
         op->len += m->len;
     }
     if (ISO_UNLIKELY(held)) {
@@ -112,15 +119,15 @@ static void send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, cons
 
 void iso_ofi_send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, const void *data, void *into)
 {
-    send(o, q, m, data, into, false);
+    send(o, q, m, (struct ofi_ends){data, into}, false);
 }
 
 /* A put and its signal, in one message of the provider where nothing comes between. */
 static void send_both(struct ofi *o, struct ofi_queue *q, struct ofi_message *put, const void *data,
                        struct ofi_message *signal)
 {
-    send(o, q, put, data, NULL, true);
-    send(o, q, signal, NULL, NULL, false);
+    send(o, q, put, (struct ofi_ends){data, NULL}, true);
+    send(o, q, signal, (struct ofi_ends){NULL, NULL}, false);
 }
 
 /* Asks for an answer to the queue's first `asked` messages, where none is on its way; gives up the lock meanwhile. */
