@@ -15,7 +15,7 @@ static const struct boot_ops *const table[] = {&iso_boot_uid_attributes, &iso_bo
                                                &iso_boot_single};
 enum { TABLE_ROWS = sizeof table / sizeof table[0] };
 
-static const struct boot_ops *choose(const struct boot_attr *attr, const struct env *env)
+static const struct boot_ops *choose_boot(const struct boot_attr *attr, const struct env *env)
 {
     const char *why = "";
     for (int i = 0; i < TABLE_ROWS; i++) {
@@ -91,7 +91,7 @@ int iso_boot_open(struct boot *boot, const struct boot_attr *attr, const struct 
 {
     static const struct boot_attr none = {.id = NULL};
     attr = attr ? attr : &none;
-    const struct boot_ops *chosen = choose(attr, env);
+    const struct boot_ops *chosen = choose_boot(attr, env);
     if (!chosen)
         return -EINVAL;
     if (chosen == &iso_boot_single && check_alone(env) != 0)

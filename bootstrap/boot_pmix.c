@@ -405,7 +405,7 @@ static int run_fence(const pmix_info_t *info, size_t n_info, int size)
 static int barrier(struct boot *boot) { return boot->size == 1 ? 0 : run_fence(NULL, 0, boot->size); }
 
 /* `bytes` behind a stamp. */
-static int publish(const char *key, const void *bytes, size_t len)
+static int publish_values(const char *key, const void *bytes, size_t len)
 {
     unsigned char *stamped = (unsigned char *)malloc(sizeof(struct stamp) + len);
     if (!stamped) {
@@ -527,7 +527,7 @@ static int fetch_all(const struct boot *boot, const char *key, size_t len, unsig
     return rc;
 }
 
-static int collect(int size)
+static int collect_values(int size)
 {
     pmix_info_t info = wish(PMIX_COLLECT_DATA, PMIX_BOOL, true);
     return run_fence(&info, 1, size);
@@ -554,7 +554,7 @@ static int publish_list(const struct boot *boot, const char *key, size_t len)
         used += sizeof kept + kept;
         release(value);
     }
-    int rc = publish(LIST_KEY, list, used);
+    int rc = publish_values(LIST_KEY, list, used);
     free(list);
     return rc;
 }
@@ -563,7 +563,7 @@ static int publish_list(const struct boot *boot, const char *key, size_t len)
 static int gather_by_list(const struct boot *boot, const char *key, size_t len, unsigned char *out)
 {
     int rc = boot->rank == 0 ? publish_list(boot, key, len) : 0;
-    int fence_rc = collect(boot->size);
+    int fence_rc = collect_values(boot->size);
     if (rc != 0 || fence_rc != 0)
         return rc != 0 ? rc : fence_rc;
     pmix_value_t *value = fetch(0, LIST_KEY);
@@ -597,10 +597,10 @@ static int allgather(struct boot *boot, const void *mine, size_t len, void *all)
         return 0;
     char key[32];
     snprintf(key, sizeof key, "iso.%u", client.gathers % KEYS);
-    int rc = publish(key, mine, len);
+    int rc = publish_values(key, mine, len);
     if (rc != 0)
         return rc;
-    int fence_rc = collect(boot->size);
+    int fence_rc = collect_values(boot->size);
     if (fence_rc == 0 && boot->size > DIRECT_MOST)
         rc = gather_by_list(boot, key, len, out);
     else

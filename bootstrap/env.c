@@ -227,7 +227,7 @@ static int parse_text(const char *text, bool any_is_on, const char **value)
 #define ALLOWED_text "any text"
 
 /* One sentence; the value's control characters, which could rewrite a terminal, become '?'. */
-static int refuse(char *error, size_t error_bytes, const char *name, const char *value, const char *allowed)
+static int refuse_text(char *error, size_t error_bytes, const char *name, const char *value, const char *allowed)
 {
     char shown[VALUE_SHOWN_BYTES];
     snprintf(shown, sizeof shown, "%s", value);
@@ -295,7 +295,7 @@ static int refuse_value(char *error, size_t error_bytes, const char *name, const
             word += len;
         }
     }
-    return refuse(error, error_bytes, name, value, text);
+    return refuse_text(error, error_bytes, name, value, text);
 }
 
 int iso_env_read(struct env *env, char *error, size_t error_bytes)
@@ -306,7 +306,7 @@ int iso_env_read(struct env *env, char *error, size_t error_bytes)
 #define X(field, name, kind, def, allowed, help)                                                \
     text = find_text("SHMEM_" #name, name_set);                                                 \
     if (parse_##kind(text ? text : def, is_in_specification("SHMEM_" #name), &env->field) != 0) \
-        return refuse(error, error_bytes, name_set, text ? text : def, ALLOWED_##kind);         \
+        return refuse_text(error, error_bytes, name_set, text ? text : def, ALLOWED_##kind);    \
     if (text && !is_allowed(text, allowed))                                                     \
         return refuse_value(error, error_bytes, name_set, text, allowed);
     ISO_ENV_TABLE(X)
@@ -314,7 +314,7 @@ int iso_env_read(struct env *env, char *error, size_t error_bytes)
     enum log_level level; /* its words may be written in upper case */
     if (*env->log == '\0' || iso_log_parse_level(env->log, &level) == 0)
         return 0;
-    return refuse(error, error_bytes, "SHMEM_LOG", env->log, "error, warn, info, debug or trace");
+    return refuse_text(error, error_bytes, "SHMEM_LOG", env->log, "error, warn, info, debug or trace");
 }
 
 /* ---- names that are not in the table ---- */

@@ -65,7 +65,7 @@ int iso_log_parse_level(const char *text, enum log_level *level)
     return -EINVAL;
 }
 
-static void write_all(const char *line, size_t len)
+static void write_whole(const char *line, size_t len)
 {
     while (len > 0) {
         ssize_t n = write(STDERR_FILENO, line, len);
@@ -117,7 +117,7 @@ void iso_log(enum log_level level, const char *format, ...)
         memcpy(line + len - 3, "...", 3);
     }
     line[len++] = '\n';
-    write_all(line, len);
+    write_whole(line, len);
     errno = saved_errno;
 }
 

@@ -64,7 +64,7 @@ static void remove_stranger(struct arrivals *a, int i)
     memmove(&a->strangers[i], &a->strangers[i + 1], (size_t)(a->n_strangers - i) * sizeof a->strangers[0]);
 }
 
-static void drop(struct arrivals *a, int i, const char *why)
+static void drop_member(struct arrivals *a, int i, const char *why)
 {
     iso_handshake_warn_dropped(a->strangers[i].name, why);
     close(a->strangers[i].socket.fd);
@@ -81,7 +81,7 @@ static int accept_strangers(struct uid_job *job, struct arrivals *a)
         if (no_room && a->n_strangers == 0)
             return iso_uid_job_fail(job, NULL, "pe 0 cannot accept a connection: %s", strerror(-fd));
         if (no_room || a->n_strangers == a->limit)
-            drop(a, 0, "it sent no hello and others are waiting");
+            drop_member(a, 0, "it sent no hello and others are waiting");
         if (fd < 0)
             return 0; /* none, or one that has gone again */
         struct stranger *stranger = &a->strangers[a->n_strangers++];
@@ -127,7 +127,7 @@ static int read_stranger(struct uid_job *job, struct arrivals *a, int i)
                  : -EBADMSG;
     }
     if (rc < 0)
-        drop(a, i, iso_handshake_why(&stranger->handshake, rc));
+        drop_member(a, i, iso_handshake_why(&stranger->handshake, rc));
     if (rc != HANDSHAKE_DONE)
         return 0;
     struct stranger proved = *stranger;
@@ -181,7 +181,7 @@ static int receive_all(struct uid_job *job, struct arrivals *a)
         rc = receive_once(job, a, polls);
         for (int i = a->n_strangers; i-- > 0;)
             if (iso_deadline_poll_ms(a->strangers[i].deadline) == 0)
-                drop(a, i, iso_handshake_why(&a->strangers[i].handshake, -ETIMEDOUT));
+                drop_member(a, i, iso_handshake_why(&a->strangers[i].handshake, -ETIMEDOUT));
         if (rc == 0 && a->joined < job->size - 1 && iso_deadline_poll_ms(a->deadline) == 0)
             rc = fail_missing(job);
     }
@@ -190,7 +190,7 @@ static int receive_all(struct uid_job *job, struct arrivals *a)
 }
 
 /* The same frame to all members. */
-static int send_all(struct uid_job *job, const struct frame *frame, const void *payload, int64_t deadline)
+static int send_to_members(struct uid_job *job, const struct frame *frame, const void *payload, int64_t deadline)
 {
     unsigned char digest[AUTH_BYTES];
     iso_frame_digest(job->uid.secret, payload, frame->len, digest);
@@ -225,7 +225,7 @@ int iso_uid_hub_open(struct uid_job *job)
     iso_handshake_forget_dropped();
     int rc = receive_all(job, a);
     if (rc == 0)
-        rc = send_all(job, &welcome, "", a->deadline);
+        rc = send_to_members(job, &welcome, "", a->deadline);
     for (int i = 0; i < a->n_strangers; i++)
         close(a->strangers[i].socket.fd);
     free(a);
@@ -357,5 +357,5 @@ int iso_uid_hub_allgather(struct uid_job *job, size_t len, unsigned char *all)
         rc = gather_once(job, len, all, polls, deadline);
     while (rc > 0);
     free(polls);
-    return rc != 0 ? rc : send_all(job, &frame, all, deadline);
+    return rc != 0 ? rc : send_to_members(job, &frame, all, deadline);
 }

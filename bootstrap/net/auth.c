@@ -29,7 +29,7 @@ static void rounds(struct sip *s, int n)
 }
 
 /* Little-endian, at most eight bytes. */
-static uint64_t word_of(const unsigned char *bytes, size_t len)
+static uint64_t bytes_as_word(const unsigned char *bytes, size_t len)
 {
     uint64_t word = 0;
     for (size_t i = 0; i < len; i++)
@@ -55,12 +55,12 @@ static void put_half(struct sip *s, unsigned char *code)
 void iso_auth_code(const unsigned char key[AUTH_BYTES], const void *bytes, size_t len, unsigned char code[AUTH_BYTES])
 {
     const unsigned char *at = (const unsigned char *)bytes;
-    uint64_t k0 = word_of(key, 8), k1 = word_of(key + 8, 8);
+    uint64_t k0 = bytes_as_word(key, 8), k1 = bytes_as_word(key + 8, 8);
     struct sip s = {k0 ^ 0x736f6d6570736575u, k1 ^ 0x646f72616e646f6du ^ 0xee, k0 ^ 0x6c7967656e657261u,
                     k1 ^ 0x7465646279746573u};
     for (size_t left = len; left >= 8; left -= 8, at += 8)
-        absorb(&s, word_of(at, 8));
-    absorb(&s, word_of(at, len % 8) | (uint64_t)len << 56);
+        absorb(&s, bytes_as_word(at, 8));
+    absorb(&s, bytes_as_word(at, len % 8) | (uint64_t)len << 56);
     s.v2 ^= 0xee;
     put_half(&s, code);
     s.v1 ^= 0xdd;

@@ -58,7 +58,7 @@ static int send_now(const struct frame_socket *s, const void *bytes, size_t len)
     return iso_tcp_send(s->fd, bytes, len, iso_deadline_now());
 }
 
-static void begin(struct handshake *h, struct frame_socket *s, int fd, bool accepted)
+static void begin_handshake(struct handshake *h, struct frame_socket *s, int fd, bool accepted)
 {
     memset(h, 0, sizeof *h);
     memset(s, 0, sizeof *s);
@@ -67,12 +67,12 @@ static void begin(struct handshake *h, struct frame_socket *s, int fd, bool acce
     h->phase = accepted ? PHASE_HELLO : PHASE_CHALLENGE;
 }
 
-void iso_handshake_accept(struct handshake *h, struct frame_socket *s, int fd) { begin(h, s, fd, true); }
+void iso_handshake_accept(struct handshake *h, struct frame_socket *s, int fd) { begin_handshake(h, s, fd, true); }
 
 int iso_handshake_dial(struct handshake *h, struct frame_socket *s, int fd, const unsigned char secret[AUTH_BYTES],
                        const struct hello *hello)
 {
-    begin(h, s, fd, false);
+    begin_handshake(h, s, fd, false);
     memcpy(s->secret, secret, AUTH_BYTES);
     memcpy(h->hello, magic, sizeof magic);
     iso_frame_store32(h->hello + AT_PROTOCOL, hello->protocol);

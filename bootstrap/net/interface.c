@@ -9,7 +9,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
-static const void *address_of(const struct ifaddrs *entry)
+static const void *interface_address(const struct ifaddrs *entry)
 {
     return entry->ifa_addr->sa_family == AF_INET6
                ? (const void *)&((const struct sockaddr_in6 *)(const void *)entry->ifa_addr)->sin6_addr
@@ -26,17 +26,17 @@ static bool suits(const struct ifaddrs *entry, const char *wanted, unsigned flag
         return false;
     if (wanted[0] == '\0')
         return (entry->ifa_flags & (IFF_LOOPBACK | IFF_RUNNING)) == flags;
-    inet_ntop(entry->ifa_addr->sa_family, address_of(entry), text, sizeof text);
+    inet_ntop(entry->ifa_addr->sa_family, interface_address(entry), text, sizeof text);
     return strcmp(entry->ifa_name, wanted) == 0 || strcmp(text, wanted) == 0;
 }
 
 /* Link-local IPv6 addresses need a scope, which another host cannot know. */
-static void add_all(struct host_addresses *to, const struct ifaddrs *list, const char *wanted, unsigned flags)
+static void add_interfaces(struct host_addresses *to, const struct ifaddrs *list, const char *wanted, unsigned flags)
 {
     for (const struct ifaddrs *entry = list; entry != NULL; entry = entry->ifa_next) {
         if (!suits(entry, wanted, flags))
             continue;
-        const void *bytes = address_of(entry);
+        const void *bytes = interface_address(entry);
         bool ipv6 = entry->ifa_addr->sa_family == AF_INET6;
         if (!ipv6 && to->n_ip4 < HOST_IP4_MAX)
             memcpy(to->ip4[to->n_ip4++], bytes, 4);
@@ -54,7 +54,7 @@ int iso_interface_find(struct host_addresses *mine, const char *wanted, const ch
         return -EIO;
     static const unsigned kinds[] = {IFF_RUNNING, 0, IFF_LOOPBACK | IFF_RUNNING};
     for (int i = 0; i < 3 && mine->n_ip4 + mine->n_ip6 == 0; i++)
-        add_all(mine, list, wanted, kinds[i]);
+        add_interfaces(mine, list, wanted, kinds[i]);
     freeifaddrs(list);
     *why = "allowed: empty, the name of an interface that is up, or a numeric address of this host";
     return mine->n_ip4 + mine->n_ip6 > 0 ? 0 : -EINVAL;
@@ -104,7 +104,7 @@ void iso_interface_prefer(struct host_addresses *mine, const struct tcp_address 
 
 /* ---- which one to try ---- */
 
-static const uint8_t *bytes_of(const struct host_addresses *a, int i)
+static const uint8_t *address_bytes(const struct host_addresses *a, int i)
 {
     return i < a->n_ip4 ? a->ip4[i] : a->ip6[i - a->n_ip4];
 }
@@ -126,7 +126,7 @@ static int rate(const struct host_addresses *theirs, int i, const struct host_ad
     for (int k = 0; k < mine->n_ip4 + mine->n_ip6; k++) {
         if ((k < mine->n_ip4 ? 4 : 16) != bytes)
             continue;
-        int bits = common_bits(bytes_of(theirs, i), bytes_of(mine, k), bytes);
+        int bits = common_bits(address_bytes(theirs, i), address_bytes(mine, k), bytes);
         if (bits == 8 * bytes && !same_host)
             return -1;
         best = bits > best ? bits : best;
@@ -149,7 +149,7 @@ bool iso_interface_pick(const struct host_addresses *theirs, const struct host_a
         if (before != i)
             continue;
         *address = (struct tcp_address){.port = theirs->port, .ipv6 = k >= theirs->n_ip4};
-        memcpy(address->bytes, bytes_of(theirs, k), address->ipv6 ? 16 : 4);
+        memcpy(address->bytes, address_bytes(theirs, k), address->ipv6 ? 16 : 4);
         return true;
     }
     return false;

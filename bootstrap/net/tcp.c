@@ -75,7 +75,7 @@ static int new_socket(const struct tcp_address *address)
     return fd < 0 ? -errno : fd;
 }
 
-static void tune(int fd)
+static void tune_socket(int fd)
 {
     int on = 1; /* both are improvements only: small messages go at once, a cut cable is noticed some day */
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -121,7 +121,7 @@ int iso_tcp_accept(int listener, char name[TCP_NAME_BYTES])
     int fd = accept4(listener, (struct sockaddr *)&storage, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0)
         return errno == EWOULDBLOCK ? -EAGAIN : -errno;
-    tune(fd);
+    tune_socket(fd);
     struct tcp_address address = from_system(&storage);
     iso_tcp_name(&address, name);
     return fd;
@@ -134,7 +134,7 @@ int iso_tcp_connect_begin(const struct tcp_address *address)
     int fd = new_socket(address);
     if (fd < 0)
         return fd;
-    tune(fd);
+    tune_socket(fd);
     if (connect(fd, (const struct sockaddr *)&storage, len) == 0 || errno == EINPROGRESS || errno == EINTR)
         return fd;
     int error = errno;

@@ -65,7 +65,7 @@ static bool is_user(int fd, int port)
 }
 
 /* False: the client takes nothing, or has gone. */
-static bool tell(const struct ras_client *c, const char *text, size_t bytes)
+static bool tell_job(const struct ras_client *c, const char *text, size_t bytes)
 {
     while (bytes > 0) {
         ssize_t n = send(c->fd, text, bytes, MSG_NOSIGNAL);
@@ -80,7 +80,7 @@ static bool tell(const struct ras_client *c, const char *text, size_t bytes)
 }
 
 /* The job's description; NULL: it has ended, or there is no memory. The caller frees it. */
-static char *describe(const char *job, int form)
+static char *describe_job(const char *job, int form)
 {
     char *text = NULL;
     size_t bytes = 0, needed;
@@ -98,13 +98,13 @@ static char *describe(const char *job, int form)
 }
 
 /* False: the connection ends. */
-static bool answer(struct ras_client *c, const char *line, const char *job)
+static bool answer_query(struct ras_client *c, const char *line, const char *job)
 {
     char text[320] = "OK\n", *end;
     if (strcasecmp(line, "status") == 0 || strcasecmp(line, "verbose status") == 0) {
-        char *status = describe(job, c->form);
+        char *status = describe_job(job, c->form);
         if (status)
-            (void)tell(c, status, strlen(status));
+            (void)tell_job(c, status, strlen(status));
         free(status);
         return false;
     }
@@ -126,7 +126,7 @@ static bool answer(struct ras_client *c, const char *line, const char *job)
                  "VERBOSE STATUS\n",
                  line);
     }
-    return tell(c, text, strlen(text));
+    return tell_job(c, text, strlen(text));
 }
 
 /* False: the connection ends. */
@@ -143,7 +143,7 @@ static bool hear(struct ras_client *c, const char *job)
         *end = '\0';
         if (end > c->line && end[-1] == '\r')
             end[-1] = '\0';
-        if (!answer(c, c->line, job))
+        if (!answer_query(c, c->line, job))
             return false;
         c->used -= (size_t)(end + 1 - c->line);
         memmove(c->line, end + 1, c->used);
@@ -157,7 +157,7 @@ static void drop(struct ras_client *clients, int *n, int i)
     memmove(&clients[i], &clients[i + 1], (size_t)(--*n - i) * sizeof *clients);
 }
 
-static void take(struct ras_client *clients, int *n, int listener, int port)
+static void take_query(struct ras_client *clients, int *n, int listener, int port)
 {
     int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     const struct timeval patience = {1, 0};
@@ -216,7 +216,7 @@ int info_ras_serve(const char *job, int port)
             if ((fds[i + 1].revents != 0 && !hear(&clients[i], job)) || clients[i].deadline < seconds_now())
                 drop(clients, &n, i);
         if (fds[0].revents != 0)
-            take(clients, &n, listener, port);
+            take_query(clients, &n, listener, port);
     }
     while (n > 0)
         drop(clients, &n, n - 1);

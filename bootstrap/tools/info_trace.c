@@ -159,7 +159,7 @@ static const char *const for_device[] = {"proxy", "on_stream", NULL};
 static const char *const heaps[] = {"heap", NULL};
 
 /* A word that all PEs have: its segment and offset. 0: none. */
-static uint64_t key_of(const struct trace_head *h, uint64_t address)
+static uint64_t trace_key_of(const struct trace_head *h, uint64_t address)
 {
     for (unsigned i = 0; i < TRACE_SEGMENTS; i++)
         if (address - h->segments[i].base < h->segments[i].bytes)
@@ -167,7 +167,7 @@ static uint64_t key_of(const struct trace_head *h, uint64_t address)
     return 0;
 }
 
-static void take_events(struct line *line, const struct node_clock *clock)
+static void take_trace_events(struct line *line, const struct node_clock *clock)
 {
     const struct trace_head *h = line->head;
     const char *at = (const char *)h + trace_events_at(h->n_pes);
@@ -192,7 +192,7 @@ static void take_events(struct line *line, const struct node_clock *clock)
         m.name = h->names[trace_name(m.e.what)];
         m.kind = h->kinds[trace_kind(m.e.what)];
         if (!is_kind(&m, collectives) && !is_kind(&m, heaps))
-            m.e.key = key_of(h, m.e.key);
+            m.e.key = trace_key_of(h, m.e.key);
         m.begin_ns = ns_of(clock, m.e.begin);
         m.end_ns = ns_of(clock, m.e.begin + m.e.ticks);
         line->marks[line->n++] = m;
@@ -225,7 +225,7 @@ static bool take_all(struct trace *trace)
     }
     for (size_t i = 0; i < trace->n_lines; i++) {
         struct line *line = &trace->lines[i];
-        take_events(line, &clocks[line->head->node]);
+        take_trace_events(line, &clocks[line->head->node]);
         nest_waits(line);
         for (size_t k = 0; k < line->n; k++)
             begin = line->marks[k].begin_ns < begin ? line->marks[k].begin_ns : begin;
@@ -291,21 +291,21 @@ static struct spots select_marks(const struct trace *trace, const char *const *k
     return p;
 }
 
-static int order(uint64_t a, uint64_t b) { return (a > b) - (a < b); }
+static int order_events(uint64_t a, uint64_t b) { return (a > b) - (a < b); }
 
 static int by_target(const void *a, const void *b)
 {
     const struct mark *x = ((const struct spot *)a)->mark, *y = ((const struct spot *)b)->mark;
-    int by = order((uint64_t)(int64_t)trace_pe(x->e.what), (uint64_t)(int64_t)trace_pe(y->e.what));
-    return by != 0 ? by : order((uint64_t)x->begin_ns, (uint64_t)y->begin_ns);
+    int by = order_events((uint64_t)(int64_t)trace_pe(x->e.what), (uint64_t)(int64_t)trace_pe(y->e.what));
+    return by != 0 ? by : order_events((uint64_t)x->begin_ns, (uint64_t)y->begin_ns);
 }
 
 static int by_call(const void *a, const void *b)
 {
     const struct mark *x = ((const struct spot *)a)->mark, *y = ((const struct spot *)b)->mark;
-    int by = order(x->e.more, y->e.more);
-    by = by != 0 ? by : order(x->e.key, y->e.key);
-    return by != 0 ? by : order((uint64_t)x->begin_ns, (uint64_t)y->begin_ns);
+    int by = order_events(x->e.more, y->e.more);
+    by = by != 0 ? by : order_events(x->e.key, y->e.key);
+    return by != 0 ? by : order_events((uint64_t)x->begin_ns, (uint64_t)y->begin_ns);
 }
 
 static void add_arrow(struct trace *trace, struct spot from, int64_t from_ns, struct spot to)
@@ -379,14 +379,14 @@ static void find_last_members(struct trace *trace)
 static int by_length(const void *a, const void *b)
 {
     const struct mark *x = ((const struct arrow *)a)->to, *y = ((const struct arrow *)b)->to;
-    return order((uint64_t)(y->end_ns - y->begin_ns), (uint64_t)(x->end_ns - x->begin_ns));
+    return order_events((uint64_t)(y->end_ns - y->begin_ns), (uint64_t)(x->end_ns - x->begin_ns));
 }
 
 /* ---- JSON, the format of Chrome's trace events ---- */
 
 static int track_of(const struct line *line) { return line->head->pe * 1000 + line->head->thread + 1; }
 
-static void write_text(FILE *out, const char *text)
+static void write_trace_text(FILE *out, const char *text)
 {
     for (; *text != '\0'; text++)
         fputc(*text == '"' || *text == '\\' || (unsigned char)*text < ' ' || (unsigned char)*text > '~' ? '?' : *text, out);
@@ -401,11 +401,11 @@ static void write_line_names(FILE *out, const struct line *line)
 {
     const struct trace_head *h = line->head;
     fprintf(out, "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":\"pe %d (", h->pe + 1, h->pe);
-    write_text(out, h->host);
+    write_trace_text(out, h->host);
     fprintf(out, ", node %d)\"}},\n{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%d,\"args\":{\"sort_index\":%d}},\n",
             h->node, h->pe + 1, h->pe);
     fprintf(out, "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"", h->pe + 1, track_of(line));
-    write_text(out, h->label);
+    write_trace_text(out, h->label);
     fputs("\"}}", out);
 }
 
@@ -433,9 +433,9 @@ static void write_mark(FILE *out, const struct line *line, const struct mark *m)
     fputs(",\n{\"ph\":\"X\",\"name\":\"", out);
     if (is_wait(m))
         fputs("wait in ", out);
-    write_text(out, m->name);
+    write_trace_text(out, m->name);
     fputs("\",\"cat\":\"", out);
-    write_text(out, m->kind);
+    write_trace_text(out, m->kind);
     fprintf(out, "\",\"pid\":%d,\"tid\":%d", line->head->pe + 1, track_of(line));
     write_time(out, "ts", m->begin_ns);
     write_time(out, "dur", m->end_ns - m->begin_ns);
@@ -481,7 +481,7 @@ static void write_json(const struct trace *trace, FILE *out)
 
 /* ---- the command ---- */
 
-static void tell(const struct trace *trace)
+static void tell_trace(const struct trace *trace)
 {
     uint64_t lost = 0;
     size_t n = 0;
@@ -531,7 +531,7 @@ int info_trace(const char *folder)
     find_last_members(&trace);
     if (trace.n_arrows > 0)
         qsort(trace.arrows, trace.n_arrows, sizeof *trace.arrows, by_length);
-    tell(&trace);
+    tell_trace(&trace);
     int status = write_file(&trace, folder, "trace.json", write_json);
     return write_file(&trace, folder, "trace.svg", info_trace_draw) != 0 ? 1 : status;
 }

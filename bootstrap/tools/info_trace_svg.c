@@ -30,7 +30,7 @@ static double x_of(const struct trace *trace, int64_t ns)
     return LEFT + (trace->end_ns > 0 ? (double)ns / (double)trace->end_ns * WIDTH : 0);
 }
 
-static void write_text(FILE *out, const char *text)
+static void write_svg_text(FILE *out, const char *text)
 {
     for (; *text != '\0'; text++)
         fputc(*text == '<' || *text == '&' || (unsigned char)*text < ' ' || (unsigned char)*text > '~' ? '?' : *text, out);
@@ -67,7 +67,7 @@ static void draw_boxes(const struct trace *trace, FILE *out, size_t row, bool wa
             continue;
         }
         fputs("><title>", out);
-        write_text(out, m->name);
+        write_svg_text(out, m->name);
         fputs(waits ? ", waiting " : " ", out);
         write_duration(out, (double)(m->end_ns - m->begin_ns));
         if (m->e.bytes != 0)
@@ -85,9 +85,9 @@ static void draw_arrows(const struct trace *trace, FILE *out)
         int from = TOP + (int)(a->from_line - trace->lines) * ROW + BOX / 2, to = TOP + (int)(a->to_line - trace->lines) * ROW + BOX / 2;
         fprintf(out, "<path class=\"arrow\" d=\"M%.1f %dL%.1f %d\" marker-end=\"url(#tip)\"><title>", x_of(trace, a->from_ns), from,
                 x_of(trace, a->to->end_ns), to);
-        write_text(out, a->from->name);
+        write_svg_text(out, a->from->name);
         fprintf(out, " of pe %d ends ", a->from_line->head->pe);
-        write_text(out, a->to->name);
+        write_svg_text(out, a->to->name);
         fprintf(out, " of pe %d, after ", a->to_line->head->pe);
         write_duration(out, (double)(a->to->end_ns - a->to->begin_ns));
         fputs("</title></path>\n", out);
@@ -182,7 +182,7 @@ void info_trace_draw(const struct trace *trace, FILE *out)
     for (size_t i = 0; i < trace->n_lines; i++) {
         const struct trace_head *h = trace->lines[i].head;
         fprintf(out, "<text x=\"10\" y=\"%d\">pe %d ", TOP + (int)i * ROW + 12, h->pe);
-        write_text(out, h->label);
+        write_svg_text(out, h->label);
         fputs("</text>\n", out);
         draw_boxes(trace, out, i, false);
         draw_boxes(trace, out, i, true);

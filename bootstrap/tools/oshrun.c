@@ -512,7 +512,7 @@ static int block_signals(struct job *job)
     return fd;
 }
 
-static int prepare(struct job *job)
+static int prepare_job(struct job *job)
 {
     job->pes = (struct pe *)calloc((size_t)job->options.npes, sizeof *job->pes);
     job->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -543,7 +543,7 @@ static int prepare(struct job *job)
     return STATUS_FAILED;
 }
 
-static int run(struct job *job, struct course *course, int signal_fd)
+static int run_job(struct job *job, struct course *course, int signal_fd)
 {
     course->looked = (bool *)calloc((size_t)job->options.npes, sizeof *course->looked);
     int status = course->looked ? 0 : STATUS_FAILED;
@@ -593,9 +593,9 @@ int main(int argc, char **argv)
     if (status)
         return status;
     int signal_fd = block_signals(&job);
-    status = signal_fd < 0 ? STATUS_FAILED : prepare(&job);
+    status = signal_fd < 0 ? STATUS_FAILED : prepare_job(&job);
     if (!status)
-        status = run(&job, &course, signal_fd);
+        status = run_job(&job, &course, signal_fd);
     watch_remove_folder(job.folder);
     watch_dismiss(&job);
     if (course.interrupt) { /* so that the shell sees how oshrun ended */

@@ -42,8 +42,8 @@ struct growing_text {
     size_t used;
 };
 
-static bool add(struct growing_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static bool add(struct growing_text *text, const char *format, ...)
+static bool add_words(struct growing_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static bool add_words(struct growing_text *text, const char *format, ...)
 {
     va_list args;
     char *piece = NULL;
@@ -64,10 +64,10 @@ static bool add(struct growing_text *text, const char *format, ...)
 /* For the shell of the other host: quotes around it, and each quote within becomes '\''. */
 static bool add_quoted(struct growing_text *text, const char *word)
 {
-    bool fits = add(text, " '");
+    bool fits = add_words(text, " '");
     for (; fits && *word; word++)
-        fits = *word == '\'' ? add(text, "'\\''") : add(text, "%c", *word);
-    return fits && add(text, "'");
+        fits = *word == '\'' ? add_words(text, "'\\''") : add_words(text, "%c", *word);
+    return fits && add_words(text, "'");
 }
 
 /* ---- the list of hosts ---- */
@@ -166,12 +166,12 @@ static int make_control(struct job *job, struct growing_text *text)
             oshrun_say("the value of %.*s has a line break, which cannot be passed on to another host", (int)len, *at);
             return STATUS_USAGE;
         }
-        fits = !passed || add(text, "%s\n", *at);
+        fits = !passed || add_words(text, "%s\n", *at);
     }
-    fits = fits && add(text, "SHMEM_UID=%s:%d:", address, FIRST_PORT + (random[16] << 8 | random[17]) % PORTS);
+    fits = fits && add_words(text, "SHMEM_UID=%s:%d:", address, FIRST_PORT + (random[16] << 8 | random[17]) % PORTS);
     for (int i = 0; i < 16 && fits; i++)
-        fits = add(text, "%02x", random[i]);
-    fits = fits && add(text, "\n\n");
+        fits = add_words(text, "%02x", random[i]);
+    fits = fits && add_words(text, "\n\n");
     if (fits && text->used <= CONTROL_BYTES)
         return 0;
     oshrun_say("SHMEM_ variables and those of -x have %zu bytes, allowed are %d", text->used, CONTROL_BYTES);
@@ -199,9 +199,10 @@ static int make_argv(struct job *job, struct host *host)
         oshrun_say("cannot use the working directory %s: %s", o->wdir ? o->wdir : ".", strerror(errno));
         return STATUS_USAGE;
     }
-    fits = fits && add(&line, "cd") && add_quoted(&line, folder) && add(&line, " && exec") && add_quoted(&line, self) &&
-           add(&line, " --node %d:%d -n %d%s", host->first, o->job_npes, host->npes,
-               o->tag_output ? " --tag-output" : "");
+    fits = fits && add_words(&line, "cd") && add_quoted(&line, folder) && add_words(&line, " && exec") &&
+           add_quoted(&line, self) &&
+           add_words(&line, " --node %d:%d -n %d%s", host->first, o->job_npes, host->npes,
+                     o->tag_output ? " --tag-output" : "");
     for (char **word = o->argv; fits && *word; word++)
         fits = add_quoted(&line, *word);
     int n = 0;

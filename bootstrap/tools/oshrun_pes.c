@@ -20,7 +20,7 @@
 /* PMIx opens a socket for every PE that connects and lets programs inherit it. */
 enum { FILES_MOST = 65536 }; /* of our own, where close_range has no flag */
 
-static int compare(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
+static int compare_numbers(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
 void pes_note_files(struct job *job)
 {
@@ -42,7 +42,7 @@ void pes_note_files(struct job *job)
     if (!noted)
         job->n_inherited = -1;
     else if (job->n_inherited)
-        qsort(job->inherited, (size_t)job->n_inherited, sizeof *job->inherited, compare);
+        qsort(job->inherited, (size_t)job->n_inherited, sizeof *job->inherited, compare_numbers);
 }
 
 static void hide_range(int first, int last)
@@ -64,7 +64,7 @@ struct launch {
     volatile int error;          /* its errno */
 };
 
-static _Noreturn void give_up(struct launch *launch, const char *call)
+static _Noreturn void give_up_pes(struct launch *launch, const char *call)
 {
     launch->error = errno;
     launch->failed = call;
@@ -83,7 +83,7 @@ static _Noreturn void become_pe(struct launch *launch)
     const int from[3] = {launch->streams.in, launch->streams.out, launch->streams.err};
     for (int i = 0; i < 3; i++)
         if (from[i] >= 0 && dup2(from[i], i) < 0)
-            give_up(launch, "dup2");
+            give_up_pes(launch, "dup2");
 
     /* exec closes all descriptors that oshrun did not inherit. */
     int first = 3;
@@ -96,11 +96,11 @@ static _Noreturn void become_pe(struct launch *launch)
 
     setrlimit(RLIMIT_NOFILE, &job->file_limit);
     if (job->options.part != PART_HEAD && job->options.wdir && chdir(job->options.wdir))
-        give_up(launch, "chdir");
+        give_up_pes(launch, "chdir");
     watch_add(job, getpid()); /* before it may kill oshrun, and while SIGPIPE is blocked */
     sigprocmask(SIG_SETMASK, &job->caller_mask, NULL);
     execve(job->program, launch->argv, launch->environment);
-    give_up(launch, "execve");
+    give_up_pes(launch, "execve");
 }
 
 static __attribute__((noinline)) pid_t spawn(struct launch *launch)

@@ -66,8 +66,8 @@ static pmix_status_t note_abort(const pmix_proc_t *proc, void *object, int statu
     return PMIX_OPERATION_SUCCEEDED;
 }
 
-static pmix_status_t fence(const pmix_proc_t procs[], size_t nprocs, const pmix_info_t info[], size_t infos, char *data,
-                           size_t bytes, pmix_modex_cbfunc_t done, void *done_data)
+static pmix_status_t fence_pes(const pmix_proc_t procs[], size_t nprocs, const pmix_info_t info[], size_t infos,
+                               char *data, size_t bytes, pmix_modex_cbfunc_t done, void *done_data)
 {
     (void)procs, (void)nprocs, (void)info, (void)infos;
     done(PMIX_SUCCESS, data, bytes, done_data, NULL, NULL); /* the library owns `data` and copies it */
@@ -84,7 +84,7 @@ static pmix_status_t ask_other_host(const pmix_proc_t *proc, const pmix_info_t i
 static pmix_server_module_t upcalls = {
     .client_finalized = note_finalized,
     .abort = note_abort,
-    .fence_nb = fence,
+    .fence_nb = fence_pes,
     .direct_modex = ask_other_host,
     .client_connected2 = note_connected,
 };
@@ -158,7 +158,7 @@ bool pmix_is_behind(struct job *job)
     return true;
 }
 
-static int check(pmix_status_t status, const char *call)
+static int check_pmix(pmix_status_t status, const char *call)
 {
     if (status == PMIX_SUCCESS)
         return 0;
@@ -176,7 +176,7 @@ struct facts {
     size_t used;
 };
 
-static void add(struct facts *facts, const char *key, const void *value, pmix_data_type_t type)
+static void add_fact(struct facts *facts, const char *key, const void *value, pmix_data_type_t type)
 {
     PMIX_INFO_LOAD(&facts->at[facts->used], key, value, type);
     facts->used++;
@@ -189,17 +189,17 @@ static void add_job(struct facts *facts, const struct job *job, const char *host
     char *nodes = NULL, *map = NULL;
     PMIx_generate_regex(strlen(host) <= MAP_NAME_MOST ? host : "localhost", &nodes);
     PMIx_generate_ppn(ranks, &map);
-    add(facts, PMIX_JOBID, job->name, PMIX_STRING);
-    add(facts, PMIX_UNIV_SIZE, &npes, PMIX_UINT32);
-    add(facts, PMIX_JOB_SIZE, &npes, PMIX_UINT32);
-    add(facts, PMIX_MAX_PROCS, &npes, PMIX_UINT32);
-    add(facts, PMIX_LOCAL_SIZE, &npes, PMIX_UINT32);
-    add(facts, PMIX_NODE_SIZE, &npes, PMIX_UINT32);
-    add(facts, PMIX_NUM_NODES, &one, PMIX_UINT32);
-    add(facts, PMIX_LOCAL_PEERS, ranks, PMIX_STRING);
-    add(facts, PMIX_LOCALLDR, &leader, PMIX_PROC_RANK);
-    add(facts, PMIX_NODE_MAP, nodes, PMIX_REGEX);
-    add(facts, PMIX_PROC_MAP, map, PMIX_REGEX);
+    add_fact(facts, PMIX_JOBID, job->name, PMIX_STRING);
+    add_fact(facts, PMIX_UNIV_SIZE, &npes, PMIX_UINT32);
+    add_fact(facts, PMIX_JOB_SIZE, &npes, PMIX_UINT32);
+    add_fact(facts, PMIX_MAX_PROCS, &npes, PMIX_UINT32);
+    add_fact(facts, PMIX_LOCAL_SIZE, &npes, PMIX_UINT32);
+    add_fact(facts, PMIX_NODE_SIZE, &npes, PMIX_UINT32);
+    add_fact(facts, PMIX_NUM_NODES, &one, PMIX_UINT32);
+    add_fact(facts, PMIX_LOCAL_PEERS, ranks, PMIX_STRING);
+    add_fact(facts, PMIX_LOCALLDR, &leader, PMIX_PROC_RANK);
+    add_fact(facts, PMIX_NODE_MAP, nodes, PMIX_REGEX);
+    add_fact(facts, PMIX_PROC_MAP, map, PMIX_REGEX);
     free(nodes);
     free(map);
 }
@@ -212,12 +212,12 @@ static void add_pe(struct facts *facts, int pe, const char *host)
     pmix_rank_t rank = (pmix_rank_t)pe;
     uint16_t local = (uint16_t)pe;
     uint32_t zero = 0;
-    add(&own, PMIX_RANK, &rank, PMIX_PROC_RANK);
-    add(&own, PMIX_LOCAL_RANK, &local, PMIX_UINT16);
-    add(&own, PMIX_NODE_RANK, &local, PMIX_UINT16);
-    add(&own, PMIX_HOSTNAME, host, PMIX_STRING);
-    add(&own, PMIX_NODEID, &zero, PMIX_UINT32);
-    add(&own, PMIX_APPNUM, &zero, PMIX_UINT32);
+    add_fact(&own, PMIX_RANK, &rank, PMIX_PROC_RANK);
+    add_fact(&own, PMIX_LOCAL_RANK, &local, PMIX_UINT16);
+    add_fact(&own, PMIX_NODE_RANK, &local, PMIX_UINT16);
+    add_fact(&own, PMIX_HOSTNAME, host, PMIX_STRING);
+    add_fact(&own, PMIX_NODEID, &zero, PMIX_UINT32);
+    add_fact(&own, PMIX_APPNUM, &zero, PMIX_UINT32);
     pmix_info_t *info = &facts->at[facts->used++];
     PMIX_LOAD_KEY(info->key, PMIX_PROC_DATA);
     info->value.type = PMIX_DATA_ARRAY;
@@ -231,7 +231,7 @@ static int register_job(struct job *job)
     int npes = job->options.npes;
     char *ranks = (char *)malloc((size_t)npes * 6 + 1); /* "0,1,2" */
     if (!ranks)
-        return check(PMIX_ERR_NOMEM, "the list of PEs");
+        return check_pmix(PMIX_ERR_NOMEM, "the list of PEs");
     size_t used = 0;
     for (int pe = 0; pe < npes; pe++)
         used += (size_t)sprintf(ranks + used, pe ? ",%d" : "%d", pe);
@@ -249,7 +249,7 @@ static int register_job(struct job *job)
         settle(&pending, PMIx_server_register_nspace(name, npes, facts.at, facts.used, finish, &pending));
     PMIX_INFO_FREE(facts.at, count);
     free(ranks);
-    return check(status, "PMIx_server_register_nspace");
+    return check_pmix(status, "PMIx_server_register_nspace");
 }
 
 /* ---- start and end ---- */
@@ -286,7 +286,7 @@ static pmix_status_t init_server(const struct job *job)
 
 int pmix_open(struct job *job)
 {
-    int status = check(init_server(job), "PMIx_server_init");
+    int status = check_pmix(init_server(job), "PMIx_server_init");
     if (status)
         return status;
     if (rmdir(job->folder) == 0)
@@ -298,7 +298,7 @@ int pmix_open(struct job *job)
         PMIX_LOAD_PROCID(&proc, job->name, (pmix_rank_t)pe);
         expect(&pending);
         pmix_status_t started = PMIx_server_register_client(&proc, getuid(), getgid(), job, finish, &pending);
-        status = check(settle(&pending, started), "PMIx_server_register_client");
+        status = check_pmix(settle(&pending, started), "PMIx_server_register_client");
     }
     return status;
 }
@@ -309,7 +309,7 @@ char **pmix_environment(struct job *job, int pe)
     pmix_proc_t proc;
     PMIX_LOAD_PROCID(&proc, job->name, (pmix_rank_t)pe);
     pmix_status_t status = copy ? PMIx_server_setup_fork(&proc, &copy) : PMIX_ERR_NOMEM;
-    if (!check(status, "PMIx_server_setup_fork"))
+    if (!check_pmix(status, "PMIx_server_setup_fork"))
         return copy;
     environment_free(copy);
     return NULL;

@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 /* What WORD_LISTS stands for. */
-static const char *list_of(const struct slot_word *w)
+static const char *word_list_of(const struct slot_word *w)
 {
     unsigned kind = word_field(w, WORD_KIND, WORD_KIND_BITS);
     return kind == SHMEMX_ALLTOALLV ? "host_blocks" : kind == SHMEMX_ALLREDUCE ? "rms_norm" : "splits";
@@ -20,7 +20,7 @@ const char *iso_word_difference(const struct slot_word *a, const struct slot_wor
     if (word_field(&bits, WORD_KIND, WORD_KIND_BITS) != 0)
         return "kind";
     if (word_field(&bits, WORD_LISTS, 1) != 0)
-        return list_of(a);
+        return word_list_of(a);
     if (bits.amount != 0)
         return "nelems";
     if (word_field(&bits, WORD_TYPE, WORD_TYPE_BITS) != 0)
@@ -31,7 +31,7 @@ const char *iso_word_difference(const struct slot_word *a, const struct slot_wor
         return "root";
     if (word_field(&bits, WORD_BACKGROUND, 1) != 0)
         return "background";
-    return bits.more == 0 ? NULL : !lists ? "scale" : scaled ? "splits or scale" : list_of(a);
+    return bits.more == 0 ? NULL : !lists ? "scale" : scaled ? "splits or scale" : word_list_of(a);
 }
 
 /* Pieces stand in brackets behind the name, with commas between them. */
@@ -65,7 +65,7 @@ void iso_word_text(const struct slot_word *w, char text[WORD_TEXT_BYTES])
     if ((kind->is & ROOTED) != 0)
         iso_word_add(text, "root %u", word_field(w, WORD_ROOT, WORD_ROOT_BITS));
     if (lists)
-        iso_word_add(text, "%s", list_of(w));
+        iso_word_add(text, "%s", word_list_of(w));
     if (word_field(w, WORD_BACKGROUND, 1) != 0)
         iso_word_add(text, "background");
 }

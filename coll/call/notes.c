@@ -126,7 +126,7 @@ static uint64_t sum_of(const struct note *note)
     return sum;
 }
 
-static struct note note_of(const struct stream_call *c, uint64_t number)
+static struct note note_of_call(const struct stream_call *c, uint64_t number)
 {
     struct note note;
     const shmemx_coll_t *coll = c->call.coll;
@@ -166,7 +166,7 @@ static struct note note_of(const struct stream_call *c, uint64_t number)
 }
 
 /* "SHMEMX_BROADCAST(16 of SHMEMX_INT32, root 0, dest ...)" */
-static const char *text_of(const struct note *note, char text[WORD_TEXT_BYTES])
+static const char *note_text_of(const struct note *note, char text[WORD_TEXT_BYTES])
 {
     int kind = (int)word_field(&note->call, WORD_KIND, WORD_KIND_BITS);
     bool lists = word_field(&note->call, WORD_LISTS, 1) != 0;
@@ -246,7 +246,7 @@ static struct note note_for(const struct stream_notes *s, int m, uint64_t number
     return note;
 }
 
-static int compare(const struct stream_notes *s, int m, const struct note *theirs)
+static int compare_notes(const struct stream_notes *s, int m, const struct note *theirs)
 {
     struct note own = note_for(s, m, theirs->number), *mine = &own;
     const char *what = mine->number == theirs->number ? difference(s, mine, m, theirs) : NULL;
@@ -254,13 +254,12 @@ static int compare(const struct stream_notes *s, int m, const struct note *their
     if (what == NULL)
         return 0;
     /* The other member has enqueued its call and looks no more: it learns by the end of the job. */
-    return iso_refuse_alone(
-        call, "collective mismatch of %s in call %llu of slot %d: pe %d calls %s, pe %d calls %s", what,
-        (unsigned long long)theirs->number, s->slot, s->team->world_of[s->me], text_of(mine, ours),
-        s->team->world_of[m], text_of(theirs, other));
+    return iso_refuse_alone(call, "collective mismatch of %s in call %llu of slot %d: pe %d calls %s, pe %d calls %s",
+                            what, (unsigned long long)theirs->number, s->slot, s->team->world_of[s->me],
+                            note_text_of(mine, ours), s->team->world_of[m], note_text_of(theirs, other));
 }
 
-static size_t offset_of(const struct stream_notes *s, int at, int from, uint64_t number)
+static size_t note_offset_of(const struct stream_notes *s, int at, int from, uint64_t number)
 {
     return s->offsets[at] + ((size_t)from * STREAM_NOTES + number % STREAM_NOTES) * sizeof(struct note);
 }
@@ -269,7 +268,7 @@ static size_t offset_of(const struct stream_notes *s, int at, int from, uint64_t
 static void leave(const struct stream_notes *s, int m, const struct note *note)
 {
     struct segment *heap = &ISO->segments[SEGMENT_INDEX_DEVICE];
-    struct place to = {NULL, heap, heap->base + offset_of(s, m, s->me, note->number), s->team->world_of[m]};
+    struct place to = {NULL, heap, heap->base + note_offset_of(s, m, s->me, note->number), s->team->world_of[m]};
     size_t skip = sizeof note->number;
     iso_far_put(&ISO->ctx_default, iso_place_behind(to, skip), (const char *)note + skip, sizeof *note - skip, call);
     iso_quiet(&ISO->ctx_default);
@@ -279,7 +278,7 @@ static void leave(const struct stream_notes *s, int m, const struct note *note)
 /* The number that stands in the place of that call; *note is whole only when it is the number asked for. */
 static uint64_t take(const struct stream_notes *s, int m, uint64_t number, struct note *note)
 {
-    const char *at = ISO->segments[SEGMENT_INDEX_DEVICE].base + offset_of(s, s->me, m, number);
+    const char *at = ISO->segments[SEGMENT_INDEX_DEVICE].base + note_offset_of(s, s->me, m, number);
     uint64_t seen = iso_agent_load(at, sizeof seen);
     if (seen == number)
         iso_agent_copy(note, at, sizeof *note);
@@ -287,7 +286,7 @@ static uint64_t take(const struct stream_notes *s, int m, uint64_t number, struc
 }
 
 /* Compares all notes that have come from member m for calls that this member has made. */
-static int look(struct stream_notes *s, int m)
+static int look_at_notes(struct stream_notes *s, int m)
 {
     int rc = 0;
     while (s->looked[m] < s->calls) {
@@ -296,7 +295,7 @@ static int look(struct stream_notes *s, int m)
         if (seen < number)
             return rc; /* m has not come to this call */
         if (seen == number && note.number == number && note.sum == sum_of(&note))
-            rc = compare(s, m, &note);
+            rc = compare_notes(s, m, &note);
         s->looked[m] = number; /* else m is so far ahead that it has written over the note */
     }
     return rc;
@@ -305,7 +304,7 @@ static int look(struct stream_notes *s, int m)
 /* The quiet between both halves is a full fence on each member: of two notes that are left at once, one is found. */
 int iso_notes_call(struct stream_notes *s, const struct stream_call *c)
 {
-    struct note note = note_of(c, ++s->calls);
+    struct note note = note_of_call(c, ++s->calls);
     const shmemx_host_blocks_t *b = c->call.coll->host_blocks;
     uint64_t *blocks = &s->blocks[(size_t)(note.number % STREAM_NOTES) * (size_t)s->n * 2];
     s->mine[note.number % STREAM_NOTES] = note;
@@ -321,6 +320,6 @@ int iso_notes_call(struct stream_notes *s, const struct stream_call *c)
     iso_quiet(&ISO->ctx_default);
     int rc = 0;
     for (int i = 1; i < s->n && rc == 0; i++)
-        rc = look(s, (s->me + i) % s->n);
+        rc = look_at_notes(s, (s->me + i) % s->n);
     return rc;
 }

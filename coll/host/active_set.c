@@ -55,7 +55,7 @@ static struct set **bucket(struct sets *sets, struct coll_set a, uint64_t psync)
     return &sets->buckets[(key * 0x9e3779b97f4a7c15u) >> 58];
 }
 
-static struct set *find(struct sets *sets, struct coll_set a, uint64_t psync)
+static struct set *find_set(struct sets *sets, struct coll_set a, uint64_t psync)
 {
     struct set *set = *bucket(sets, a, psync);
     while (set != NULL && (set->team.start != a.start || set->log_stride != a.log_stride ||
@@ -64,7 +64,7 @@ static struct set *find(struct sets *sets, struct coll_set a, uint64_t psync)
     return set;
 }
 
-static struct set *make(struct coll_set a, uint64_t psync, const char *call)
+static struct set *make_set(struct coll_set a, uint64_t psync, const char *call)
 {
     struct set *set = (struct set *)calloc(1, sizeof(*set));
     int *world_of = (int *)malloc((size_t)a.size * sizeof(*world_of));
@@ -121,11 +121,11 @@ struct team *iso_coll_active_set(struct coll_set a, const char *call)
 
     bool shared = identity != 0;
     lock(sets, shared);
-    struct set *set = find(sets, a, identity);
+    struct set *set = find_set(sets, a, identity);
     unlock(sets, shared);
     if (ISO_LIKELY(set != NULL))
         return &set->team;
-    set = make(a, identity, call);
+    set = make_set(a, identity, call);
     if (set->kept) {
         lock(sets, shared);
         set->next = *bucket(sets, a, identity);

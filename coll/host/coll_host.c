@@ -52,7 +52,7 @@ struct coll_mem iso_coll_mem(const void *addr, size_t bytes, const char *arg, co
 
 /* ---- far halves of the hooks ---- */
 
-static struct place place_of(struct coll *c, struct coll_range r, const char *arg)
+static struct place place_of_member(struct coll *c, struct coll_range r, const char *arg)
 {
     int pe = c->views[r.pe].pe;
     if (ISO_LIKELY(r.mem->segment != NULL))
@@ -67,7 +67,7 @@ void iso_coll_far_put_slot(struct coll *c, int to, size_t offset, const void *so
 
 void iso_coll_far_put(struct coll *c, struct coll_range to, const void *source)
 {
-    struct place place = place_of(c, to, "dest");
+    struct place place = place_of_member(c, to, "dest");
     if (place.cpu != NULL) {
         memcpy(place.cpu, source, to.bytes);
         return;
@@ -79,7 +79,7 @@ void iso_coll_far_put(struct coll *c, struct coll_range to, const void *source)
 
 void iso_coll_far_read(struct coll *c, void *into, struct coll_range from)
 {
-    struct place place = place_of(c, from, "source");
+    struct place place = place_of_member(c, from, "source");
     if (place.cpu != NULL)
         memcpy(into, place.cpu, from.bytes);
     else
@@ -95,7 +95,7 @@ void iso_coll_far_put_flag(struct coll *c, struct coll_range to, const void *sou
         coll_flag_set(c, to.pe);
         return;
     }
-    struct far_message message = {place_of(c, to, "dest"),
+    struct far_message message = {place_of_member(c, to, "dest"),
                                   iso_slot_place(c->slot, iso_slot_flag_offset(c->me), c->views[to.pe].pe),
                                   source,
                                   to.bytes,

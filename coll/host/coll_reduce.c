@@ -42,7 +42,7 @@ coll_combine_fn *iso_reduce_combine(int type, int op)
     return of_type[type]->apply[CALL_IS_OR(type, op) ? OP_or_reduce : of_op[op]];
 }
 
-static struct coll_work work_of(const struct typed_reduction *r, enum reduce_op op)
+static struct coll_work reduce_work_of(const struct typed_reduction *r, enum reduce_op op)
 {
     struct coll_work w = {.nelems = r->nelems, .elem_bytes = r->kernels->elem_bytes, .combine = r->kernels->apply[op]};
     w.exact = r->kernels != &reduce_f32 && r->kernels != &reduce_f64 && r->kernels != &reduce_fmax &&
@@ -61,7 +61,7 @@ static struct coll_work work_of(const struct typed_reduction *r, enum reduce_op 
 
 static void reduce(struct team *team, const struct typed_reduction *r, enum reduce_op op)
 {
-    struct coll_work w = work_of(r, op);
+    struct coll_work w = reduce_work_of(r, op);
     if (team->n_pes > 1)
         iso_coll_run(COLL_REDUCE, team, &w, r->call);
     else if (w.bytes > 0 && w.dest.base != w.source.base)
@@ -91,7 +91,7 @@ static int scan(struct team *team, const struct typed_reduction *r, struct coll_
 static int sum_inscan(shmem_team_t handle, const struct typed_reduction *r)
 {
     struct team *team = iso_coll_team(handle, r->call);
-    return team != NULL ? scan(team, r, work_of(r, OP_sum_reduce)) : -1;
+    return team != NULL ? scan(team, r, reduce_work_of(r, OP_sum_reduce)) : -1;
 }
 
 static int sum_exscan(shmem_team_t handle, const struct typed_reduction *r)
@@ -99,7 +99,7 @@ static int sum_exscan(shmem_team_t handle, const struct typed_reduction *r)
     struct team *team = iso_coll_team(handle, r->call);
     if (team == NULL)
         return -1;
-    struct coll_work w = work_of(r, OP_sum_reduce);
+    struct coll_work w = reduce_work_of(r, OP_sum_reduce);
     w.exclusive = true;
     return scan(team, r, w);
 }

@@ -9,7 +9,7 @@
  * release stores and acquire loads order every store by pointer: a PE that has left sees the stores of all PEs before
  * they entered. A full fence is needed only where PEs stay outside, which an active set may leave. A transport is asked
  * when it has work. */
-static void complete(const struct team *team, const char *call)
+static void complete_puts(const struct team *team, const char *call)
 {
     struct ctx *ctx = &ISO->ctx_default;
     iso_drain_rings(call);
@@ -34,7 +34,7 @@ SHMEM_API(shmem_barrier_all, pshmem_barrier_all);
 void pshmem_barrier_all(void)
 {
     iso_check_life(__func__);
-    complete(&ISO->world, __func__);
+    complete_puts(&ISO->world, __func__);
     synchronise(&ISO->world, __func__);
 }
 
@@ -60,7 +60,7 @@ void pshmem_barrier(int PE_start, int logPE_stride, int PE_size, long *pSync)
 {
     struct coll_set set = {PE_start, logPE_stride, PE_size, pSync, SHMEM_BARRIER_SYNC_SIZE};
     struct team *team = iso_coll_active_set(set, __func__);
-    complete(team, __func__);
+    complete_puts(team, __func__);
     synchronise(team, __func__);
     iso_coll_active_set_end(team, __func__);
 }

@@ -64,7 +64,7 @@ static struct profile_span count_algorithm(const struct select_algorithm *a, enu
 }
 
 /* Which call of which team it is, alike on all members. */
-static void leave(struct profile_span *span, const struct team *team)
+static void leave_choice(struct profile_span *span, const struct team *team)
 {
     if (ISO_LIKELY(span->block == NULL))
         return;
@@ -94,7 +94,7 @@ void iso_coll_run(enum coll_op op, struct team *team, const struct coll_work *w,
     } else {
         a->run_host(&c, w);
     }
-    leave(&span, team);
+    leave_choice(&span, team);
 }
 
 /* The team's algorithm is chosen once; the table is asked for its name alone. */
@@ -113,7 +113,7 @@ void iso_host_count_barrier(struct team *team, const char *call)
         span = iso_profile_begin(PROFILE_BARRIER, call, 0);
     }
     iso_barrier_sync(team, call);
-    leave(&span, team);
+    leave_choice(&span, team);
 }
 
 /* ---- the table ---- */

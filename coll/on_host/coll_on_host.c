@@ -54,7 +54,7 @@ struct host_call {
 
 /* ---- kinds and types ---- */
 
-static unsigned is(const struct host_call *h, unsigned what) { return call_is(h->call, what); }
+static unsigned host_call_is(const struct host_call *h, unsigned what) { return call_is(h->call, what); }
 static bool is_root(const struct host_call *h) { return h->c.me == h->coll->root; }
 
 static bool is_scaled(const shmemx_coll_t *coll) { return iso_call_ops[coll->op].scaling != ISOD_SCALING_NONE; }
@@ -62,7 +62,7 @@ static bool is_scaled(const shmemx_coll_t *coll) { return iso_call_ops[coll->op]
 /* ---- checks ---- */
 
 /* The host cannot load from device memory, except on the CPU device. */
-static bool pointer_is_valid(const struct coll_call *c, const char *arg, const void *addr, size_t alignment)
+static bool host_pointer_is_valid(const struct coll_call *c, const char *arg, const void *addr, size_t alignment)
 {
     const struct segment *s = strcmp(ISO_GPU, "cpu") == 0 ? NULL : iso_segment_of(addr, 1);
     (void)alignment; /* any */
@@ -70,7 +70,7 @@ static bool pointer_is_valid(const struct coll_call *c, const char *arg, const v
            iso_check_wrong(c, "%s %p is device memory; shmemx_coll_on_stream takes it", arg, addr);
 }
 
-static bool begin(struct host_call *h)
+static bool begin_host_call(struct host_call *h)
 {
     const shmemx_coll_t *coll = h->coll;
     if (!iso_check_kind(h->call, CALL, coll))
@@ -86,14 +86,15 @@ static bool begin(struct host_call *h)
     if (coll->to_float != 0 || (coll->splits != NULL && (coll->splits->dests != NULL || coll->splits->sources != NULL)))
         return iso_check_wrong(h->call, "to_float, splits->dests or splits->sources is given; they are for copy engines, "
                                         "so they are 0 and null pointers here");
-    if (!iso_check_numbers(h->call) || !iso_check_memory(h->call, pointer_is_valid))
+    if (!iso_check_numbers(h->call) || !iso_check_memory(h->call, host_pointer_is_valid))
         return false;
     struct team *team = h->call->team;
     h->c = (struct coll){&team->slot, team->slot.views, 0, team->my_pe, team->n_pes, CALL, team};
     h->dest = (char *)coll->dest;
     h->source = (const char *)coll->source;
-    h->is_short = is(h, REDUCES) && iso_call_types[coll->type].is == REAL && h->call->elem_bytes < sizeof(float);
-    h->combine = is(h, REDUCES) ? iso_reduce_combine(coll->type, coll->op) : NULL;
+    h->is_short =
+        host_call_is(h, REDUCES) && iso_call_types[coll->type].is == REAL && h->call->elem_bytes < sizeof(float);
+    h->combine = host_call_is(h, REDUCES) ? iso_reduce_combine(coll->type, coll->op) : NULL;
     h->sent = h->received = (struct running_sum){0, 0};
     h->split = (struct split_place){0, 0, 0};
     h->word.call = h->pulled_at = 0;
@@ -234,18 +235,18 @@ static bool have_come(struct host_call *h)
 static const char *outgoing(const struct host_call *h, int m)
 {
     const shmemx_coll_t *coll = h->coll;
-    bool sends = is(h, TO_ROOT)  ? m == coll->root
-                 : is(h, ROOTED) ? is_root(h)
-                                 : coll->kind != SHMEMX_PERMUTE || m == coll->to;
-    return sends ? h->source + (is(h, MANY_FROM) ? (size_t)m * h->call->block : 0) : NULL;
+    bool sends = host_call_is(h, TO_ROOT)  ? m == coll->root
+                 : host_call_is(h, ROOTED) ? is_root(h)
+                                           : coll->kind != SHMEMX_PERMUTE || m == coll->to;
+    return sends ? h->source + (host_call_is(h, MANY_FROM) ? (size_t)m * h->call->block : 0) : NULL;
 }
 static char *incoming(const struct host_call *h, int m)
 {
     const shmemx_coll_t *coll = h->coll;
-    bool comes = is(h, TO_ROOT)  ? is_root(h)
-                 : is(h, ROOTED) ? m == coll->root
-                                 : coll->kind != SHMEMX_PERMUTE || m == coll->from;
-    return comes ? h->dest + (is(h, MANY_TO) ? (size_t)m * h->call->block : 0) : NULL;
+    bool comes = host_call_is(h, TO_ROOT)  ? is_root(h)
+                 : host_call_is(h, ROOTED) ? m == coll->root
+                                           : coll->kind != SHMEMX_PERMUTE || m == coll->from;
+    return comes ? h->dest + (host_call_is(h, MANY_TO) ? (size_t)m * h->call->block : 0) : NULL;
 }
 
 /* ---- long blocks: members read them where they lie (pull.h) ---- */
@@ -273,12 +274,14 @@ static bool begin_pull(struct host_call *h, const struct pull_arrays *arrays)
 static bool pull_data(struct host_call *h)
 {
     struct coll *c = &h->c;
-    bool sends = !is(h, ROOTED) || is(h, TO_ROOT) || is_root(h);
-    const struct pull_arrays arrays = {
-        {sends ? h->source : NULL, NULL}, {h->call->block * (is(h, MANY_FROM) ? (size_t)c->n : 1), 0}, false, 0};
+    bool sends = !host_call_is(h, ROOTED) || host_call_is(h, TO_ROOT) || is_root(h);
+    const struct pull_arrays arrays = {{sends ? h->source : NULL, NULL},
+                                       {h->call->block * (host_call_is(h, MANY_FROM) ? (size_t)c->n : 1), 0},
+                                       false,
+                                       0};
     if (h->call->block <= LONG_BYTES || !begin_pull(h, &arrays))
         return false;
-    size_t at = is(h, MANY_FROM) ? (size_t)c->me * h->call->block : 0;
+    size_t at = host_call_is(h, MANY_FROM) ? (size_t)c->me * h->call->block : 0;
     for (int i = 1; i < c->n; i++) {
         int from = coll_other(c, i);
         char *to = incoming(h, from);
@@ -348,7 +351,7 @@ static struct outgoing block_to(struct host_call *h, int m)
     return (struct outgoing){hb->send_bytes[m], offset_of(&h->sent, hb->send_bytes, hb->send_offset, m), 0};
 }
 /* The head as this member's own arrays have it: no byte too many. */
-static void expect(struct host_call *h, struct piece_head *head, int from)
+static void expect_host(struct host_call *h, struct piece_head *head, int from)
 {
     const shmemx_host_blocks_t *hb = h->coll->host_blocks;
     uint64_t bytes = hb->receive_bytes[from];
@@ -388,7 +391,7 @@ static uint64_t receive_blocks(struct host_call *h, uint64_t at, uint64_t most, 
         struct piece_head head;
         memcpy(&head, coll_stage_from(c, from), sizeof head);
         if (h->coll->host_blocks != NULL)
-            expect(h, &head, from);
+            expect_host(h, &head, from);
         if (at < head.bytes)
             memcpy(h->dest + head.place + at, coll_stage_from(c, from) + sizeof head,
                    ISO_MIN(head.bytes - at, PIECE_BYTES));
@@ -752,7 +755,7 @@ static void move_splits(struct host_call *h)
             k->begin += s->nelems[k->i] * h->call->elem_bytes;
             k->at = (s->offset != NULL ? s->offset[k->i] : k->at) + s->nelems[k->i];
         }
-        if (is(h, REDUCES))
+        if (host_call_is(h, REDUCES))
             reduce_splits(h, at, ISO_MIN(all - at, (size_t)ISO_STAGE_BYTES));
         else
             collect_splits(h, at, ISO_MIN(all - at, (size_t)ISO_STAGE_BYTES));
@@ -764,7 +767,7 @@ static void move_splits(struct host_call *h)
 #define SYNC_MEMBERS 8 /* of a synchronisation by one piece; more by the barrier of the table, without a word */
 
 /* A piece without data, for the words and the flags. */
-static void move_nothing(struct host_call *h)
+static void move_nothing_on_host(struct host_call *h)
 {
     begin_piece(h);
     for (int i = 1; i < h->c.n; i++)
@@ -772,7 +775,7 @@ static void move_nothing(struct host_call *h)
     (void)have_come(h);
 }
 
-static int run(struct host_call *h)
+static int run_on_host(struct host_call *h)
 {
     int kind = h->coll->kind;
     bool syncs = kind == SHMEMX_BARRIER || kind == SHMEMX_SYNC;
@@ -784,7 +787,7 @@ static int run(struct host_call *h)
     if (kind == SHMEMX_ALLTOALLV)
         move_blocks(h);
     else if (syncs || (h->call->block == 0 && ISO->debug))
-        move_nothing(h);
+        move_nothing_on_host(h);
     else if (h->call->block == 0)
         return 0;
     else if (h->coll->splits != NULL)
@@ -808,9 +811,9 @@ int pshmemx_coll_on_host(const shmemx_coll_t *coll)
     h.call = &call;
     h.pull = &pull;
     int rc = iso_enter(CALL);
-    if (rc == 0 && !begin(&h))
+    if (rc == 0 && !begin_host_call(&h))
         rc = -EINVAL;
     if (rc == 0) /* SHMEM_DEBUG: is another member in a call of shmem.h? */
         rc = iso_agree_match(h.c.team, (struct agree_args){CALL, 0, 0, 0});
-    return rc == 0 ? run(&h) : rc;
+    return rc == 0 ? run_on_host(&h) : rc;
 }

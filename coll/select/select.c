@@ -205,8 +205,8 @@ struct text {
     size_t bytes, used;
 };
 
-static void add(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void add(struct text *t, const char *format, ...)
+static void add_row_text(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void add_row_text(struct text *t, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -223,8 +223,8 @@ size_t iso_select_table_text(const struct select_table *table, char *text, size_
     static const char *const origins[SELECT_ORIGINS] = {"forced", "tuned", "built in", "any device"};
     const struct select_plane *plane = table->plane;
     struct text t = {text, bytes, 0};
-    add(&t, "%s%s%s:\n", plane->where, table->machine[0] != '\0' ? ", for " : "", table->machine);
-    add(&t, columns, "kind", "algorithm", "bytes", "PEs", "blocks", "needs", "from", "why");
+    add_row_text(&t, "%s%s%s:\n", plane->where, table->machine[0] != '\0' ? ", for " : "", table->machine);
+    add_row_text(&t, columns, "kind", "algorithm", "bytes", "PEs", "blocks", "needs", "from", "why");
     for (int i = 0; i < table->n; i++) {
         char most_bytes[24] = "any", pes[16] = "any", shape[24] = "-", needs[128];
         const struct select_row *row = &table->entries[i].row;
@@ -234,9 +234,9 @@ size_t iso_select_table_text(const struct select_table *table, char *text, size_
             snprintf(pes, sizeof pes, "<= %d", row->max_pes);
         if (plane->most_threads != 0)
             snprintf(shape, sizeof shape, "%ux%u", row->shape.grid, row->shape.threads);
-        add(&t, columns, plane->kinds[row->algorithm->kind], row->algorithm->name, most_bytes, pes, shape,
-            iso_select_needs_text(row->needs, needs, sizeof needs), origins[table->entries[i].origin],
-            row->why != NULL ? row->why : row->algorithm->why);
+        add_row_text(&t, columns, plane->kinds[row->algorithm->kind], row->algorithm->name, most_bytes, pes, shape,
+                     iso_select_needs_text(row->needs, needs, sizeof needs), origins[table->entries[i].origin],
+                     row->why != NULL ? row->why : row->algorithm->why);
     }
     return t.used;
 }

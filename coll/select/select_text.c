@@ -380,7 +380,7 @@ static int make_folders(const char *path)
     return 0;
 }
 
-static int write_rows(const char *path, const struct gpu_info *device, const struct select_rows *rows)
+static int write_select_rows(const char *path, const struct gpu_info *device, const struct select_rows *rows)
 {
     FILE *out = fopen(path, "we");
     if (out == NULL)
@@ -409,7 +409,7 @@ int iso_select_write(const char *path, const struct gpu_info *device, const stru
     if ((size_t)snprintf(aside, sizeof aside, "%s.%d", path, (int)getpid()) < sizeof aside)
         rc = make_folders(path);
     if (rc == 0) {
-        rc = write_rows(aside, device, rows);
+        rc = write_select_rows(aside, device, rows);
         if (rc == 0 && rename(aside, path) != 0)
             rc = -errno;
         if (rc != 0)

@@ -147,7 +147,7 @@ void iso_stream_ranges_forget(struct device *d, const struct team *team)
 
 /* ---- the call ---- */
 
-static char *near(const struct team *team, uint64_t place, int member)
+static char *near_member(const struct team *team, uint64_t place, int member)
 {
     const struct segment *s = iso_segment_of_place(place);
     char *base = s != NULL ? iso_handle_near(s, team->world_of[member]) : NULL;
@@ -167,7 +167,7 @@ struct stream_range *iso_stream_range_make(struct team *members, void *address, 
         return NULL;
     }
     for (int i = 0; i < members->n_pes && bytes != 0; i++)
-        range->near[i] = near(members, range->places[i], i);
+        range->near[i] = near_member(members, range->places[i], i);
     return range;
 }
 

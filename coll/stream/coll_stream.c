@@ -81,7 +81,7 @@ static bool engines_are_valid(const struct stream_call *c)
            iso_check_wrong(&c->call, "signal_value is a null pointer, but signals is given");
 }
 
-static bool begin(struct stream_call *c, const shmemx_coll_t *coll, shmemx_stream_t stream)
+static bool begin_stream_call(struct stream_call *c, const shmemx_coll_t *coll, shmemx_stream_t stream)
 {
     memset(c, 0, sizeof *c);
     c->stream = stream;
@@ -102,7 +102,7 @@ static bool is_nothing(const struct stream_call *c) { return is(c, OF_TYPE) && c
 
 /* ---- checks: memory ---- */
 
-static bool is_cpu(const struct device *d) { return strcmp(d->info->flavour, "cpu") == 0; }
+static bool is_cpu_device(const struct device *d) { return strcmp(d->info->flavour, "cpu") == 0; }
 
 /* A range, as the kernels of the members reach it. */
 struct call_range {
@@ -115,7 +115,7 @@ struct call_range {
 /* The host's memory is a kernel's own on the CPU device only. */
 static bool is_of_device(const struct stream_call *c, const char *arg, const void *addr)
 {
-    const struct segment *s = is_cpu(c->device) ? NULL : iso_segment_of(addr, 1);
+    const struct segment *s = is_cpu_device(c->device) ? NULL : iso_segment_of(addr, 1);
     return s == NULL || s->on_device ||
            iso_check_wrong(&c->call, "%s %p is memory of the host, which kernels of this device do not use", arg, addr);
 }
@@ -155,7 +155,7 @@ static bool pointer_is_valid(const struct coll_call *c, const char *arg, const v
     struct device *d = ISO->device;
     if (((uintptr_t)addr & (alignment - 1)) != 0)
         return iso_check_wrong(c, "%s %p is not aligned to %zu bytes", arg, addr, alignment);
-    if (!ISO_UNLIKELY(ISO->debug) || is_cpu(d) || iso_segment_of(addr, 1) != NULL)
+    if (!ISO_UNLIKELY(ISO->debug) || is_cpu_device(d) || iso_segment_of(addr, 1) != NULL)
         return true;
     return iso_gpu_pointer_kind(d->gpu, addr) != GPU_POINTER_HOST ||
            iso_check_wrong(c, "%s %p is memory of the host that is not pinned; device memory is needed", arg, addr);
@@ -312,7 +312,7 @@ static int complete(struct stream_call *c)
 
 static int begin_checked(struct stream_call *c, const shmemx_coll_t *coll, shmemx_stream_t stream)
 {
-    if (begin(c, coll, stream))
+    if (begin_stream_call(c, coll, stream))
         return 0;
     return iso_job_is_broken() ? -EIO : -EINVAL;
 }
@@ -338,7 +338,7 @@ int iso_stream_note(const struct stream_call *c)
     return slot != NULL && slot->notes != NULL ? iso_notes_call(slot->notes, c) : 0;
 }
 
-static int enqueue(const struct stream_call *c)
+static int enqueue_call(const struct stream_call *c)
 {
     struct select_table *table = c->slot->table;
     struct select_choice choice = iso_stream_choose(table, &c->facts);
@@ -347,7 +347,7 @@ static int enqueue(const struct stream_call *c)
         struct stream_call less = *c;
         describe(&less, c->slot);
         if (rc == -ENOMEM)
-            return enqueue(&less);
+            return enqueue_call(&less);
         if (rc != 0)
             return 1;
     }
@@ -388,7 +388,7 @@ static int enqueue(const struct stream_call *c)
 int iso_stream_run(const struct stream_call *c)
 {
     struct profile_span span = iso_profile_enter(PROFILE_STREAM, c->call.name, c->facts.bytes);
-    int rc = iso_stream_note(c) == 0 && (c->slot == NULL || enqueue(c) == 0) ? 0 : 1;
+    int rc = iso_stream_note(c) == 0 && (c->slot == NULL || enqueue_call(c) == 0) ? 0 : 1;
     iso_profile_leave(&span);
     return rc;
 }
@@ -403,7 +403,7 @@ size_t pshmemx_coll_explain(const shmemx_coll_t *coll, char *text, size_t bytes)
         bytes = 0;
     if (bytes > 0)
         text[0] = '\0';
-    if (!begin(&c, coll, NULL))
+    if (!begin_stream_call(&c, coll, NULL))
         return 0;
     if (is_nothing(&c))
         return (size_t)snprintf(text, bytes, "%s of 0 bytes: nothing is enqueued",

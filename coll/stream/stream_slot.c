@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct stream_slot **list_of(struct streams *s, const struct team *team, int number)
+static struct stream_slot **slot_list_of(struct streams *s, const struct team *team, int number)
 {
     return &s->lists[(unsigned)(iso_handle_team_number(team) + 61 * number) % SLOT_LISTS];
 }
@@ -39,7 +39,7 @@ static void destroy(struct device *d, struct stream_slot *slot)
     free(slot);
 }
 
-static struct stream_slot *create(struct device *d, const struct team *team, int number, shmemd_t handle)
+static struct stream_slot *create_stream_slot(struct device *d, const struct team *team, int number, shmemd_t handle)
 {
     struct isod_team image;
     size_t bytes = (size_t)handle.n_pes * sizeof(char *);
@@ -142,7 +142,7 @@ static struct stream_slot *make_with(struct device *d, struct first_call *f, int
         return NULL;
     }
     struct streams *s = iso_streams_need(d);
-    struct stream_slot *slot = s != NULL ? create(d, f->team, number, handle) : NULL;
+    struct stream_slot *slot = s != NULL ? create_stream_slot(d, f->team, number, handle) : NULL;
     if (slot != NULL) {
         mine.blocks = s->most_blocks;
         mine.threads = s->most_threads;
@@ -171,7 +171,7 @@ static struct stream_slot *make_with(struct device *d, struct first_call *f, int
     free(all);
     if (slot == NULL)
         return NULL;
-    struct stream_slot **list = list_of(s, f->team, number);
+    struct stream_slot **list = slot_list_of(s, f->team, number);
     pthread_mutex_lock(&d->lock);
     slot->next = *list;
     *list = slot;
@@ -199,7 +199,7 @@ struct stream_slot *iso_stream_slot_find(const struct stream_call *c)
     if (s == NULL)
         return NULL;
     pthread_mutex_lock(&d->lock);
-    struct stream_slot *slot = *list_of(s, c->call.team, c->call.coll->slot);
+    struct stream_slot *slot = *slot_list_of(s, c->call.team, c->call.coll->slot);
     while (slot != NULL && (slot->team != c->call.team || slot->number != c->call.coll->slot))
         slot = slot->next;
     pthread_mutex_unlock(&d->lock);
@@ -273,7 +273,7 @@ void iso_coll_streams_reset(const struct team *team, int number)
         return;
     iso_pairs_reset(d, team);
     pthread_mutex_lock(&d->lock);
-    for (struct stream_slot *slot = *list_of(s, team, number); slot != NULL; slot = slot->next)
+    for (struct stream_slot *slot = *slot_list_of(s, team, number); slot != NULL; slot = slot->next)
         if (slot->team == team && slot->number == number) {
             if (slot->words != NULL)
                 iso_words_reset(slot->words);

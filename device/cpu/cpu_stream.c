@@ -118,7 +118,7 @@ void iso_cpu_event_drop(struct event *event)
 
 /* ---- the worker ---- */
 
-static void run_kernel(struct cpu_stream *s, const struct gpu_launch *launch)
+static void run_cpu_kernel(struct cpu_stream *s, const struct gpu_launch *launch)
 {
     struct fiber_grid grid = {.kernel = (fiber_kernel)launch->kernel,
                               .args = launch->args,
@@ -149,7 +149,7 @@ static void run_task(struct cpu_stream *s, struct task *task)
     const struct gpu_word *word = &task->u.word;
     switch (task->kind) {
     case TASK_LAUNCH:
-        run_kernel(s, &task->u.launch);
+        run_cpu_kernel(s, &task->u.launch);
         break;
     case TASK_COPY:
         /* An aligned word travels whole, after all that the stream has copied before: peers poll such words. Pairs with

@@ -354,7 +354,7 @@ FIBER_UNSEEN static void progress(struct fibers *f)
 }
 
 /* All threads that could run only poll: other OS threads go first. */
-FIBER_UNSEEN static void rest(struct fibers *f)
+FIBER_UNSEEN static void rest_fiber(struct fibers *f)
 {
     if (f->rests++ % RESTS_PER_LOOK == 0) {
         uint64_t now = prim_clock_ns();
@@ -564,7 +564,7 @@ FIBER_UNSEEN static void poll(struct fibers *f)
     held_release(f->current);
     if (++f->polls >= f->n_ready) {
         f->polls = 0;
-        rest(f);
+        rest_fiber(f);
     } else if (f->polls % POLLS_PER_YIELD == 0) {
         (void)iso_yield(NULL);
     }

@@ -56,7 +56,7 @@ struct gpu {
     char error[256];
 };
 
-static size_t whole_pages(size_t len)
+static size_t cpu_whole_pages(size_t len)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     return (len + page - 1) / page * page;
@@ -103,7 +103,7 @@ static int read_order(struct cpu_order *order, char *why, size_t why_bytes)
     return -EINVAL;
 }
 
-static int cores(void)
+static int cpu_cores(void)
 {
     cpu_set_t set;
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int)sysconf(_SC_NPROCESSORS_ONLN);
@@ -159,7 +159,7 @@ int iso_gpu_open(struct gpu **result, int local_rank, const char *choice, char *
     snprintf(info->name, sizeof info->name, "CPU");
     snprintf(info->id, sizeof info->id, "cpu");
     info->n_devices = 1;
-    info->multiprocessors = cores();
+    info->multiprocessors = cpu_cores();
     info->wave_size = (int)gpu->order.wave;
     info->shared_bytes = SHARED_BYTES;
     info->memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
@@ -204,7 +204,7 @@ bool iso_gpu_reaches(struct gpu *gpu, const char *id) { return strcmp(gpu->info.
 
 void iso_gpu_survey(char *text, size_t bytes)
 {
-    snprintf(text, bytes, "the CPU is the device of this build: %d cores; GPUs are not looked for", cores());
+    snprintf(text, bytes, "the CPU is the device of this build: %d cores; GPUs are not looked for", cpu_cores());
 }
 
 /* ---- areas: the memory of this layer ---- */
@@ -389,16 +389,16 @@ void iso_gpu_chunk_release(struct gpu *gpu, char *at, size_t len)
 int iso_gpu_shared_create(struct gpu *gpu, size_t len, enum gpu_memory kind, char **base, struct gpu_key *key)
 {
     (void)kind;
-    int fd = new_memory(gpu, NULL, whole_pages(len), AREA_SHARED, base);
+    int fd = new_memory(gpu, NULL, cpu_whole_pages(len), AREA_SHARED, base);
     if (fd < 0)
         return fd;
-    make_key(key, whole_pages(len), fd);
+    make_key(key, cpu_whole_pages(len), fd);
     return 0;
 }
 
 int iso_gpu_shared_import(struct gpu *gpu, const struct gpu_key *key, size_t len, char **base)
 {
-    return import_memory(gpu, NULL, whole_pages(len), key, base);
+    return import_memory(gpu, NULL, cpu_whole_pages(len), key, base);
 }
 
 void iso_gpu_shared_close(struct gpu *gpu, char *base, size_t len)
@@ -446,7 +446,7 @@ void iso_gpu_flush_writes(struct gpu *gpu) { (void)gpu; }
 int iso_gpu_alloc(struct gpu *gpu, size_t len, void **ptr)
 {
     char *base;
-    int fd = new_memory(gpu, NULL, whole_pages(len), AREA_OWN, &base);
+    int fd = new_memory(gpu, NULL, cpu_whole_pages(len), AREA_OWN, &base);
     if (fd < 0)
         return fd;
     *ptr = base;
@@ -457,7 +457,7 @@ void iso_gpu_free(struct gpu *gpu, void *ptr) { area_drop(gpu, ptr); }
 
 int iso_gpu_host_alloc(struct gpu *gpu, size_t len, void **host, void **device)
 {
-    len = whole_pages(len);
+    len = cpu_whole_pages(len);
     void *base = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)
         return failed(gpu, -errno, "mmap of %zu bytes of host memory: %s", len, strerror(errno));
@@ -474,7 +474,7 @@ void iso_gpu_host_free(struct gpu *gpu, void *host) { area_drop(gpu, host); }
 
 /* ---- streams ---- */
 
-static struct cpu_stream *stream_of(struct gpu *gpu, gpu_stream stream)
+static struct cpu_stream *cpu_stream_of(struct gpu *gpu, gpu_stream stream)
 {
     return stream != NULL ? (struct cpu_stream *)stream : gpu->default_stream;
 }
@@ -505,7 +505,7 @@ void iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream)
 
 int iso_gpu_stream_wait(struct gpu *gpu, gpu_stream stream)
 {
-    int rc = iso_cpu_stream_wait(stream_of(gpu, stream));
+    int rc = iso_cpu_stream_wait(cpu_stream_of(gpu, stream));
     return rc == 0 ? 0 : failed(gpu, rc, "waiting for a stream is not possible while it is being captured");
 }
 
@@ -519,18 +519,18 @@ int iso_gpu_wait_all(struct gpu *gpu)
 
 int iso_gpu_stream_after(struct gpu *gpu, gpu_stream later, gpu_stream earlier)
 {
-    return streamed(gpu, iso_cpu_graph_after(stream_of(gpu, later), stream_of(gpu, earlier)),
+    return streamed(gpu, iso_cpu_graph_after(cpu_stream_of(gpu, later), cpu_stream_of(gpu, earlier)),
                     "waiting for another stream");
 }
 
 bool iso_gpu_stream_is_capturing(struct gpu *gpu, gpu_stream stream)
 {
-    return iso_cpu_stream_is_capturing(stream_of(gpu, stream));
+    return iso_cpu_stream_is_capturing(cpu_stream_of(gpu, stream));
 }
 
 int iso_gpu_copy(struct gpu *gpu, void *dest, const void *source, size_t len, gpu_stream stream)
 {
-    return streamed(gpu, iso_cpu_stream_copy(stream_of(gpu, stream), dest, source, len), "a copy");
+    return streamed(gpu, iso_cpu_stream_copy(cpu_stream_of(gpu, stream), dest, source, len), "a copy");
 }
 
 /* A CPU loses none. It asks to be asked, for the tests of its callers. */
@@ -542,31 +542,31 @@ int iso_gpu_try_engines(struct gpu *gpu, char *theirs, char *ours, size_t len)
 
 int iso_gpu_fill(struct gpu *gpu, void *dest, int byte, size_t len, gpu_stream stream)
 {
-    return streamed(gpu, iso_cpu_stream_fill(stream_of(gpu, stream), dest, byte, len), "a fill");
+    return streamed(gpu, iso_cpu_stream_fill(cpu_stream_of(gpu, stream), dest, byte, len), "a fill");
 }
 
 bool iso_gpu_has_words(struct gpu *gpu, gpu_stream stream)
 {
-    return !iso_cpu_stream_is_capturing(stream_of(gpu, stream));
+    return !iso_cpu_stream_is_capturing(cpu_stream_of(gpu, stream));
 }
 
 int iso_gpu_stream_words(struct gpu *gpu, const struct gpu_word *words, int n, gpu_stream stream)
 {
     int rc = 0;
     for (int i = 0; i < n && rc == 0; i++)
-        rc = iso_cpu_stream_word(stream_of(gpu, stream), &words[i]);
+        rc = iso_cpu_stream_word(cpu_stream_of(gpu, stream), &words[i]);
     return streamed(gpu, rc, "a word of a stream");
 }
 
 int iso_gpu_graph_begin(struct gpu *gpu, gpu_stream stream)
 {
-    return streamed(gpu, iso_cpu_graph_begin(stream_of(gpu, stream)), "beginning a capture");
+    return streamed(gpu, iso_cpu_graph_begin(cpu_stream_of(gpu, stream)), "beginning a capture");
 }
 
 int iso_gpu_graph_end(struct gpu *gpu, gpu_stream stream, gpu_graph *graph)
 {
     struct cpu_graph *g = NULL;
-    int rc = iso_cpu_graph_end(gpu->pool, stream_of(gpu, stream), &g);
+    int rc = iso_cpu_graph_end(gpu->pool, cpu_stream_of(gpu, stream), &g);
     *graph = g;
     if (rc == -EINVAL)
         return failed(gpu, rc, "ending a capture: this stream has not begun one");
@@ -577,7 +577,7 @@ int iso_gpu_graph_end(struct gpu *gpu, gpu_stream stream, gpu_graph *graph)
 
 int iso_gpu_graph_launch(struct gpu *gpu, gpu_graph graph, gpu_stream stream)
 {
-    return streamed(gpu, iso_cpu_graph_launch((struct cpu_graph *)graph, stream_of(gpu, stream)),
+    return streamed(gpu, iso_cpu_graph_launch((struct cpu_graph *)graph, cpu_stream_of(gpu, stream)),
                     "a launch of a graph");
 }
 
@@ -632,7 +632,7 @@ int iso_gpu_launch(struct gpu *gpu, const struct gpu_launch *launch, gpu_stream 
     if (it.args_bytes != struct_bytes)
         return failed(gpu, -EINVAL, "args_bytes is %zu, but the struct that the kernel takes has %zu bytes",
                       it.args_bytes, struct_bytes);
-    return streamed(gpu, iso_cpu_stream_launch(stream_of(gpu, stream), &it), "a launch");
+    return streamed(gpu, iso_cpu_stream_launch(cpu_stream_of(gpu, stream), &it), "a launch");
 }
 
 int iso_gpu_preload(struct gpu *gpu, gpu_kernel kernel)

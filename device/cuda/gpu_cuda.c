@@ -118,7 +118,7 @@ static void restore_capture(enum cudaStreamCaptureMode mode) { (void)cudaThreadE
 
 /* ---- failures ---- */
 
-static int failed(struct gpu *gpu, int rc, const char *what, const char *words)
+static int cuda_failed(struct gpu *gpu, int rc, const char *what, const char *words)
 {
     pthread_mutex_lock(&gpu->lock);
     snprintf(gpu->error, sizeof gpu->error, "%s: %s", what, words != NULL ? words : "unknown error");
@@ -128,17 +128,17 @@ static int failed(struct gpu *gpu, int rc, const char *what, const char *words)
 
 /* 0, or -errno with the sentence that iso_gpu_error gives. The runtime forgets its error. A kernel is registered with
  * the copy of the runtime that its program links, and nvcc links a static one by default. */
-static int check(struct gpu *gpu, const char *what, cudaError_t e)
+static int cuda_check(struct gpu *gpu, const char *what, cudaError_t e)
 {
     if (e == cudaSuccess)
         return 0;
     (void)cudaGetLastError();
     if (e == cudaErrorInvalidDeviceFunction)
-        return failed(gpu, -EIO, what,
-                      "invalid device function: the program is linked with a static CUDA runtime (link it with "
-                      "nvcc -cudart shared, or with CMake's isomer::isomer), or the kernel is not compiled for "
-                      "this device");
-    return failed(gpu, e == cudaErrorMemoryAllocation ? -ENOMEM : -EIO, what, cudaGetErrorString(e));
+        return cuda_failed(gpu, -EIO, what,
+                           "invalid device function: the program is linked with a static CUDA runtime (link it with "
+                           "nvcc -cudart shared, or with CMake's isomer::isomer), or the kernel is not compiled for "
+                           "this device");
+    return cuda_failed(gpu, e == cudaErrorMemoryAllocation ? -ENOMEM : -EIO, what, cudaGetErrorString(e));
 }
 
 static int check_driver(struct gpu *gpu, const char *what, CUresult e)
@@ -147,14 +147,14 @@ static int check_driver(struct gpu *gpu, const char *what, CUresult e)
     if (e == CUDA_SUCCESS)
         return 0;
     gpu->driver.cuGetErrorString(e, &words);
-    return failed(gpu, e == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : -EIO, what, words);
+    return cuda_failed(gpu, e == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : -EIO, what, words);
 }
 
 /* RUNTIME(gpu, cudaFree, ptr): the call with this PE's device current; 0, or -errno with a sentence. */
-#define RUNTIME(gpu, call, ...)               \
-    __extension__({                           \
-        USE_DEVICE_AS(before_call, gpu);      \
-        check(gpu, #call, call(__VA_ARGS__)); \
+#define RUNTIME(gpu, call, ...)                    \
+    __extension__({                                \
+        USE_DEVICE_AS(before_call, gpu);           \
+        cuda_check(gpu, #call, call(__VA_ARGS__)); \
     })
 #define DRIVER(gpu, call, ...)                                     \
     __extension__({                                                \
@@ -240,7 +240,7 @@ int iso_gpu_max_blocks(struct gpu *gpu, gpu_kernel kernel, unsigned block, size_
 
 /* ---- streams ---- */
 
-static cudaStream_t stream_of(gpu_stream stream) { return (cudaStream_t)stream; }
+static cudaStream_t cuda_stream_of(gpu_stream stream) { return (cudaStream_t)stream; }
 
 static int make_stream(struct gpu *gpu, bool high_priority, cudaStream_t *stream)
 {
@@ -272,7 +272,7 @@ int iso_gpu_stream_create(struct gpu *gpu, bool high_priority, gpu_stream *strea
 
 void iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream)
 {
-    cudaStream_t s = stream_of(stream);
+    cudaStream_t s = cuda_stream_of(stream);
     int least = 0, greatest = 0, priority = 1;
     unsigned flags = 0;
     use_device(gpu);
@@ -297,14 +297,14 @@ int iso_gpu_stream_wait(struct gpu *gpu, gpu_stream stream)
     cudaError_t e;
     use_device(gpu);
     enum cudaStreamCaptureMode mode = relax_capture();
-    for (unsigned polls = 0; (e = cudaStreamQuery(stream_of(stream))) == cudaErrorNotReady; polls++) {
+    for (unsigned polls = 0; (e = cudaStreamQuery(cuda_stream_of(stream))) == cudaErrorNotReady; polls++) {
         if (polls > 4000)
             nanosleep(&nap, NULL);
         else if (polls > 50)
             sched_yield();
     }
     restore_capture(mode);
-    return check(gpu, "cudaStreamQuery", e);
+    return cuda_check(gpu, "cudaStreamQuery", e);
 }
 
 int iso_gpu_wait_all(struct gpu *gpu)
@@ -313,7 +313,7 @@ int iso_gpu_wait_all(struct gpu *gpu)
     enum cudaStreamCaptureMode mode = relax_capture();
     cudaError_t e = cudaDeviceSynchronize();
     restore_capture(mode);
-    return e == cudaErrorCudartUnloading ? 0 : check(gpu, "cudaDeviceSynchronize", e); /* after its exit */
+    return e == cudaErrorCudartUnloading ? 0 : cuda_check(gpu, "cudaDeviceSynchronize", e); /* after its exit */
 }
 
 int iso_gpu_stream_after(struct gpu *gpu, gpu_stream later, gpu_stream earlier)
@@ -323,9 +323,9 @@ int iso_gpu_stream_after(struct gpu *gpu, gpu_stream later, gpu_stream earlier)
     int rc = RUNTIME(gpu, cudaEventCreateWithFlags, &event, cudaEventDisableTiming);
     if (rc != 0)
         return rc;
-    rc = RUNTIME(gpu, cudaEventRecord, event, stream_of(earlier));
+    rc = RUNTIME(gpu, cudaEventRecord, event, cuda_stream_of(earlier));
     if (rc == 0)
-        rc = RUNTIME(gpu, cudaStreamWaitEvent, stream_of(later), event, 0);
+        rc = RUNTIME(gpu, cudaStreamWaitEvent, cuda_stream_of(later), event, 0);
     (void)cudaEventDestroy(event); /* freed when it has happened */
     return rc;
 }
@@ -335,7 +335,7 @@ bool iso_gpu_stream_is_capturing(struct gpu *gpu, gpu_stream stream)
 {
     enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     use_device(gpu);
-    cudaError_t e = cudaStreamIsCapturing(stream_of(stream), &status);
+    cudaError_t e = cudaStreamIsCapturing(cuda_stream_of(stream), &status);
     if (e != cudaSuccess)
         (void)cudaGetLastError();
     return e == cudaErrorStreamCaptureImplicit || status != cudaStreamCaptureStatusNone;
@@ -345,7 +345,7 @@ bool iso_gpu_stream_is_capturing(struct gpu *gpu, gpu_stream stream)
 
 int iso_gpu_copy(struct gpu *gpu, void *dest, const void *source, size_t len, gpu_stream stream)
 {
-    return RUNTIME(gpu, cudaMemcpyAsync, dest, source, len, cudaMemcpyDefault, stream_of(stream));
+    return RUNTIME(gpu, cudaMemcpyAsync, dest, source, len, cudaMemcpyDefault, cuda_stream_of(stream));
 }
 
 int iso_gpu_try_engines(struct gpu *gpu, char *theirs, char *ours, size_t len)
@@ -356,7 +356,7 @@ int iso_gpu_try_engines(struct gpu *gpu, char *theirs, char *ours, size_t len)
 
 int iso_gpu_fill(struct gpu *gpu, void *dest, int byte, size_t len, gpu_stream stream)
 {
-    return RUNTIME(gpu, cudaMemsetAsync, dest, byte, len, stream_of(stream));
+    return RUNTIME(gpu, cudaMemsetAsync, dest, byte, len, cuda_stream_of(stream));
 }
 
 bool iso_gpu_has_words(struct gpu *gpu, gpu_stream stream)
@@ -387,7 +387,7 @@ int iso_gpu_stream_words(struct gpu *gpu, const struct gpu_word *words, int n, g
                 ops[i].writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
             }
         }
-        rc = DRIVER(gpu, cuStreamBatchMemOp, (CUstream)stream_of(stream), (unsigned)some, ops, 0);
+        rc = DRIVER(gpu, cuStreamBatchMemOp, (CUstream)cuda_stream_of(stream), (unsigned)some, ops, 0);
     }
     return rc;
 }
@@ -397,7 +397,7 @@ int iso_gpu_stream_words(struct gpu *gpu, const struct gpu_word *words, int n, g
 /* Relaxed: other threads of this PE may allocate and wait during the capture. */
 int iso_gpu_graph_begin(struct gpu *gpu, gpu_stream stream)
 {
-    return RUNTIME(gpu, cudaStreamBeginCapture, stream_of(stream), cudaStreamCaptureModeRelaxed);
+    return RUNTIME(gpu, cudaStreamBeginCapture, cuda_stream_of(stream), cudaStreamCaptureModeRelaxed);
 }
 
 int iso_gpu_graph_end(struct gpu *gpu, gpu_stream stream, gpu_graph *graph)
@@ -405,7 +405,7 @@ int iso_gpu_graph_end(struct gpu *gpu, gpu_stream stream, gpu_graph *graph)
     cudaGraph_t captured = NULL;
     cudaGraphExec_t executable = NULL;
     use_device(gpu);
-    int rc = RUNTIME(gpu, cudaStreamEndCapture, stream_of(stream), &captured);
+    int rc = RUNTIME(gpu, cudaStreamEndCapture, cuda_stream_of(stream), &captured);
     if (rc == 0)
         rc = RUNTIME(gpu, cudaGraphInstantiate, &executable, captured, 0);
     if (captured != NULL)
@@ -416,7 +416,7 @@ int iso_gpu_graph_end(struct gpu *gpu, gpu_stream stream, gpu_graph *graph)
 
 int iso_gpu_graph_launch(struct gpu *gpu, gpu_graph graph, gpu_stream stream)
 {
-    return RUNTIME(gpu, cudaGraphLaunch, (cudaGraphExec_t)graph, stream_of(stream));
+    return RUNTIME(gpu, cudaGraphLaunch, (cudaGraphExec_t)graph, cuda_stream_of(stream));
 }
 
 void iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph)
@@ -429,7 +429,7 @@ void iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph)
 int iso_gpu_copy_by_engine(struct gpu *gpu, void *dest, const void *source, size_t len)
 {
     (void)dest, (void)source, (void)len;
-    return failed(gpu, -ENOTSUP, "a copy by a chosen engine", "CUDA chooses engines itself");
+    return cuda_failed(gpu, -ENOTSUP, "a copy by a chosen engine", "CUDA chooses engines itself");
 }
 
 /* ---- memory that peers map: chunks (VMM) or whole allocations (IPC) ---- */
@@ -495,7 +495,7 @@ static int export_vmm(struct gpu *gpu, void *at, struct gpu_key *key)
         return rc;
     rc = DRIVER(gpu, cuMemGetAllocationPropertiesFromHandle, &prop, memory);
     if (rc == 0 && ((unsigned)prop.requestedHandleTypes & BY_DESCRIPTOR) == 0)
-        rc = failed(gpu, -ENOTSUP, "cuMemCreate", "this memory was not made to be shared");
+        rc = cuda_failed(gpu, -ENOTSUP, "cuMemCreate", "this memory was not made to be shared");
     memset(key, 0, sizeof *key);
     key->fd = -1;
     if (rc == 0)
@@ -639,7 +639,7 @@ int iso_gpu_export_dmabuf(struct gpu *gpu, char *at, size_t len, int *fd, uint64
     *fd = -1;
     *offset = (uintptr_t)at - start;
     if (!attribute(gpu, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED))
-        return failed(gpu, -ENOTSUP, "CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED", "this driver makes no dma-bufs");
+        return cuda_failed(gpu, -ENOTSUP, "CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED", "this driver makes no dma-bufs");
     return DRIVER(gpu, cuMemGetHandleForAddressRange, fd, (CUdeviceptr)start, whole,
                   CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
 }
@@ -790,7 +790,7 @@ static int device_count(int *n, char *why, size_t why_bytes)
     return -ENODEV;
 }
 
-static int choose(int local_rank, const char *choice, int n, char *why, size_t why_bytes)
+static int choose_cuda_device(int local_rank, const char *choice, int n, char *why, size_t why_bytes)
 {
     char *end;
     if (choice[0] == '\0')
@@ -803,7 +803,7 @@ static int choose(int local_rank, const char *choice, int n, char *why, size_t w
     return -EINVAL;
 }
 
-static int describe(struct gpu *gpu)
+static int describe_cuda(struct gpu *gpu)
 {
     struct gpu_info *info = &gpu->info;
     struct cudaDeviceProp prop;
@@ -828,18 +828,18 @@ static int describe(struct gpu *gpu)
     return RUNTIME(gpu, cudaDeviceGetPCIBusId, info->id, (int)sizeof info->id, info->device);
 }
 
-static int start(struct gpu *gpu)
+static int cuda_start(struct gpu *gpu)
 {
     void *entry;
-#define X(name)                                                                       \
-    entry = driver_entry(#name);                                                      \
-    if (entry == NULL)                                                                \
-        return failed(gpu, -ENODEV, "the NVIDIA driver is too old, it lacks", #name); \
+#define X(name)                                                                            \
+    entry = driver_entry(#name);                                                           \
+    if (entry == NULL)                                                                     \
+        return cuda_failed(gpu, -ENODEV, "the NVIDIA driver is too old, it lacks", #name); \
     memcpy(&gpu->driver.name, &entry, sizeof entry);
     DRIVER_CALLS(X)
 #undef X
     use_device(gpu);
-    int rc = describe(gpu);
+    int rc = describe_cuda(gpu);
     if (rc == 0)
         rc = RUNTIME(gpu, cudaStreamCreateWithFlags, &gpu->stream, cudaStreamNonBlocking);
     for (; gpu->n_spare < SPARE_STREAMS && rc == 0; gpu->n_spare += rc == 0)
@@ -856,7 +856,7 @@ int iso_gpu_open(struct gpu **gpu, int local_rank, const char *choice, char *why
     int n, rc = device_count(&n, why, why_bytes);
     if (rc != 0)
         return rc;
-    int device = choose(local_rank, choice, n, why, why_bytes);
+    int device = choose_cuda_device(local_rank, choice, n, why, why_bytes);
     if (device < 0)
         return device;
     struct gpu *g = (struct gpu *)calloc(1, sizeof *g);
@@ -867,7 +867,7 @@ int iso_gpu_open(struct gpu **gpu, int local_rank, const char *choice, char *why
     pthread_mutex_init(&g->lock, NULL);
     g->info.device = device;
     g->info.n_devices = n;
-    rc = start(g);
+    rc = cuda_start(g);
     if (rc != 0) {
         snprintf(why, why_bytes, "device %d: %s", device, g->error);
         iso_gpu_close(g);

@@ -97,7 +97,7 @@ static const void *address_of(gpu_kernel kernel)
     return address;
 }
 
-static dim3 dim_of(struct gpu_dim d)
+static dim3 hip_dim_of(struct gpu_dim d)
 {
     dim3 dim = {d.x, d.y != 0 ? d.y : 1, d.z != 0 ? d.z : 1};
     return dim;
@@ -108,7 +108,7 @@ int iso_gpu_launch(struct gpu *gpu, const struct gpu_launch *launch, gpu_stream 
     void *argument = (void *)(uintptr_t)launch->args; /* HIP copies the arguments and does not write them */
     void **arguments = launch->arguments != NULL ? (void **)(uintptr_t)launch->arguments : &argument;
     const void *kernel = address_of(launch->kernel);
-    const dim3 grid = dim_of(launch->grid), block = dim_of(launch->block);
+    const dim3 grid = hip_dim_of(launch->grid), block = hip_dim_of(launch->block);
     iso_hip_use(gpu);
     if (launch->cooperative)
         return iso_hip_result(gpu, "hipLaunchCooperativeKernel",
@@ -490,11 +490,11 @@ int iso_gpu_copy(struct gpu *gpu, void *dest, const void *source, size_t len, gp
     if (iso_gpu_stream_is_capturing(gpu, stream))
         return iso_hip_refuse(gpu, -EINVAL, "a copy in a captured stream needs host memory that is pinned");
     if (to == GPU_POINTER_DEVICE || from == GPU_POINTER_DEVICE)
-        return copy_staged(gpu,
-                           (struct staged_copy){(char *)dest, (const char *)source, len,
-                                                to == GPU_POINTER_DEVICE ? hipMemcpyHostToDevice
-                                                                         : hipMemcpyDeviceToHost},
-                           (hipStream_t)stream);
+        return copy_staged(
+            gpu,
+            (struct staged_copy){(char *)dest, (const char *)source, len,
+                                 to == GPU_POINTER_DEVICE ? hipMemcpyHostToDevice : hipMemcpyDeviceToHost},
+            (hipStream_t)stream);
     int status = iso_gpu_stream_wait(gpu, stream);
     if (status == 0)
         memcpy(dest, source, len);
@@ -595,7 +595,7 @@ static int find_second_runtime(struct dl_phdr_info *library, size_t bytes, void 
 /* Number of the device that `choice` or the local rank means, or -errno after a sentence. The first HIP call, unless
  * the program has made one. HIP 7 puts branches of a graph that look small into one stream, and then a kernel that
  * waits for another branch never ends: so the variable is set here, unless it is set already. */
-static int choose(int local_rank, const char *choice, int *n_devices, char *why, size_t why_bytes)
+static int choose_hip_device(int local_rank, const char *choice, int *n_devices, char *why, size_t why_bytes)
 {
     char *end = NULL;
     int n = 0;
@@ -617,7 +617,7 @@ static int choose(int local_rank, const char *choice, int *n_devices, char *why,
     return -EINVAL;
 }
 
-static int describe(struct gpu *gpu)
+static int describe_hip(struct gpu *gpu)
 {
     struct gpu_info *info = &gpu->info;
     size_t bytes = 0;
@@ -648,12 +648,12 @@ static int describe(struct gpu *gpu)
 }
 
 /* After a failure iso_gpu_close releases what is there. */
-static int start(struct gpu *gpu)
+static int hip_start(struct gpu *gpu)
 {
     gpu_stream stream = NULL;
     void *stage = NULL, *unused = NULL;
     iso_hip_use(gpu);
-    int status = describe(gpu);
+    int status = describe_hip(gpu);
     /* Refused where the device is in use already: then it waits as the program has chosen. */
     if (status == 0 && hipSetDeviceFlags(hipDeviceScheduleBlockingSync) != hipSuccess)
         (void)hipGetLastError();
@@ -675,7 +675,7 @@ static int start(struct gpu *gpu)
 
 int iso_gpu_open(struct gpu **gpu, int local_rank, const char *choice, char *why, size_t why_bytes)
 {
-    int n_devices = 0, device = choose(local_rank, choice, &n_devices, why, why_bytes);
+    int n_devices = 0, device = choose_hip_device(local_rank, choice, &n_devices, why, why_bytes);
     *gpu = NULL;
     if (device < 0)
         return device;
@@ -688,7 +688,7 @@ int iso_gpu_open(struct gpu **gpu, int local_rank, const char *choice, char *why
     pthread_mutex_init(&made->stage_lock, NULL);
     made->info.device = device;
     made->info.n_devices = n_devices;
-    if (start(made) != 0) {
+    if (hip_start(made) != 0) {
         snprintf(why, why_bytes, "AMD device %d cannot be used: %s", device, made->error);
         iso_gpu_close(made);
         return -ENODEV;

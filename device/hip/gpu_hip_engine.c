@@ -98,7 +98,7 @@ struct hsa_copy {
 /* ---- the runtime's calls ---- */
 
 /* Only the copy of the runtime that HIP has loaded: another one would know nothing of HIP's memory. */
-static bool look_up(struct hsa *hsa)
+static bool look_up_engine(struct hsa *hsa)
 {
     void *entry, *library = dlopen("libhsa-runtime64.so.1", RTLD_LAZY | RTLD_NOLOAD);
     if (library == NULL)
@@ -152,7 +152,7 @@ struct agent_search {
     hsa_agent_t found;
 };
 
-static hsa_status_t compare(hsa_agent_t agent, void *argument)
+static hsa_status_t compare_engines(hsa_agent_t agent, void *argument)
 {
     struct agent_search *search = (struct agent_search *)argument;
     uint32_t domain = 0, location = 0;
@@ -183,7 +183,7 @@ void iso_hip_note_peer(struct gpu *gpu, char *at, size_t len, const char *id)
         unsigned bus, device, function;
         if (sscanf(id, "%x:%x:%x.%x", &search.domain, &bus, &device, &function) == 4) {
             search.location = bus << 8 | device << 3 | function;
-            (void)e->hsa.hsa_iterate_agents(compare, &search);
+            (void)e->hsa.hsa_iterate_agents(compare_engines, &search);
         }
         peer->owner = search.found;
     }
@@ -289,7 +289,7 @@ static uint32_t choose_engine(struct engines *e, hsa_agent_t to, hsa_agent_t fro
 }
 
 /* Chooses owner and engine of a copy. False: only HIP can make it. */
-static bool plan(struct gpu *gpu, struct hsa_copy *copy)
+static bool plan_engines(struct gpu *gpu, struct hsa_copy *copy)
 {
     struct engines *e = gpu->engines;
     hsa_agent_t from;
@@ -305,7 +305,7 @@ static bool plan(struct gpu *gpu, struct hsa_copy *copy)
 
 /* ---- copies ---- */
 
-static int refuse(struct gpu *gpu, int status, const struct hsa_copy *copy, const char *why)
+static int refuse_engine(struct gpu *gpu, int status, const struct hsa_copy *copy, const char *why)
 {
     char text[200];
     snprintf(text, sizeof(text), "a copy of %zu bytes from %p to %p by a copy engine: %s", copy->len, copy->source,
@@ -354,7 +354,7 @@ static bool begin_copy(struct engines *e, struct engine *engine, struct hsa_copy
 
 /* Polls and, after a while, sleeps in between, like iso_gpu_stream_wait. The engine's runtime takes one off the signal
  * behind the data, which pairs with the acquiring load, or makes it negative. */
-static int64_t wait_for(const struct engines *e, const struct engine *engine, const struct hsa_copy *copy)
+static int64_t wait_for_engine(const struct engines *e, const struct engine *engine, const struct hsa_copy *copy)
 {
     const struct timespec nap = {0, 20000};
     uint64_t since = prim_clock_ns(), timeout = e->timeout_ns;
@@ -387,20 +387,20 @@ int iso_gpu_copy_by_engine(struct gpu *gpu, void *dest, const void *source, size
     struct hsa_copy copy = {dest, source, len, {0}, 0};
     if (len == 0)
         return 0;
-    if (gpu->engines == NULL || !plan(gpu, &copy))
-        return refuse(gpu, -ENOTSUP, &copy, "no engine can be chosen for it");
+    if (gpu->engines == NULL || !plan_engines(gpu, &copy))
+        return refuse_engine(gpu, -ENOTSUP, &copy, "no engine can be chosen for it");
     struct engine *chosen = &gpu->engines->each[copy.engine != 0 ? __builtin_ctz(copy.engine) : MOST_ENGINES];
     pthread_mutex_lock(&chosen->lock);
     bool begun = begin_copy(gpu->engines, chosen, &copy);
-    int64_t value = begun ? wait_for(gpu->engines, chosen, &copy) : 0;
+    int64_t value = begun ? wait_for_engine(gpu->engines, chosen, &copy) : 0;
     if (value != 0)
         chosen->lost = true;
     pthread_mutex_unlock(&chosen->lock);
     if (!begun)
-        return refuse(gpu, -ENOTSUP, &copy, "the HSA runtime refuses it");
+        return refuse_engine(gpu, -ENOTSUP, &copy, "the HSA runtime refuses it");
     if (value > 0)
-        return refuse(gpu, -ETIMEDOUT, &copy, "not done after SHMEM_TIMEOUT, and SHMEM_TIMEOUT_ABORT is set");
-    return value == 0 ? 0 : refuse(gpu, -EIO, &copy, "the HSA runtime reports that it failed");
+        return refuse_engine(gpu, -ETIMEDOUT, &copy, "not done after SHMEM_TIMEOUT, and SHMEM_TIMEOUT_ABORT is set");
+    return value == 0 ? 0 : refuse_engine(gpu, -EIO, &copy, "the HSA runtime reports that it failed");
 }
 
 /* ---- start and stop ---- */
@@ -411,7 +411,7 @@ void iso_hip_open_engines(struct gpu *gpu)
     if (iso_hip_is_off("HSA_ENABLE_SDMA") || iso_hip_is_off("HSA_ENABLE_PEER_SDMA"))
         return;
     struct engines *e = (struct engines *)calloc(1, sizeof(*e));
-    if (e == NULL || !look_up(&e->hsa) || e->hsa.hsa_init() != HSA_STATUS_SUCCESS) {
+    if (e == NULL || !look_up_engine(&e->hsa) || e->hsa.hsa_init() != HSA_STATUS_SUCCESS) {
         free(e);
         return;
     }

@@ -285,7 +285,7 @@ static const char *why_none(const struct gpu *gpu)
                        : "hipExtMallocWithFlags gives neither uncached nor fine-grained device memory";
 }
 
-static int allocate(struct gpu *gpu, size_t len, enum gpu_memory kind, void **base)
+static int allocate_kind(struct gpu *gpu, size_t len, enum gpu_memory kind, void **base)
 {
     if (kind == GPU_BULK)
         return iso_hip_result(gpu, "hipMalloc", hipMalloc(base, len));
@@ -299,7 +299,7 @@ int iso_gpu_shared_create(struct gpu *gpu, size_t len, enum gpu_memory kind, cha
     void *made = NULL;
     iso_hip_use(gpu);
     *base = NULL;
-    int status = allocate(gpu, len, kind, &made);
+    int status = allocate_kind(gpu, len, kind, &made);
     if (status == 0)
         status = iso_hip_clear(gpu, made, len);
     if (status == 0)
@@ -441,7 +441,7 @@ static void probe_ipc(struct gpu *gpu)
     void *piece = NULL;
     for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]) && piece == NULL; i++) {
         gpu->communication = flags[i];
-        if (allocate(gpu, ISO_HIP_GRANULARITY, GPU_COMMUNICATION, &piece) != 0)
+        if (allocate_kind(gpu, ISO_HIP_GRANULARITY, GPU_COMMUNICATION, &piece) != 0)
             piece = NULL;
         gpu->coarse = piece != NULL && flags[i] == hipDeviceMallocFinegrained && says_coarse(piece);
         if (gpu->coarse) {

@@ -59,7 +59,7 @@ static int export_buffer(struct gpu *gpu, const struct buffer *b, struct gpu_all
     return iso_agree_outcome(b->team, b->len <= room ? 0 : -EINVAL, sentence, b->call);
 }
 
-static int exchange(const struct buffer *b, const struct pe_offer *mine, struct pe_offer *theirs)
+static int exchange_offers(const struct buffer *b, const struct pe_offer *mine, struct pe_offer *theirs)
 {
     int rc = iso_team_exchange(b->team, mine, theirs, b->call);
     return iso_agree_outcome(b->team, rc, "cannot send to the other PEs of its node", b->call);
@@ -71,7 +71,7 @@ static int trade(const struct buffer *b, struct gpu_allocation *a, struct pe_off
     struct pe_offer buffer = {(uint64_t)(uintptr_t)b->addr, b->len, {0}, 0, -1};
     int rc = iso_agree_outcome(b->team, buffers != NULL && whole != NULL ? 0 : -ENOMEM, "has no memory left", b->call);
     if (rc == 0)
-        rc = exchange(b, &buffer, buffers);
+        rc = exchange_offers(b, &buffer, buffers);
     if (rc != 0)
         return rc;
     for (int i = 0; i < ISO->n_local; i++)
@@ -80,7 +80,7 @@ static int trade(const struct buffer *b, struct gpu_allocation *a, struct pe_off
     rc = iso_agree_outcome(b->team, rc, "has another len_bytes than other PEs; it must be equal", b->call);
     struct pe_offer mine = {(uint64_t)(uintptr_t)a->start, a->len, {0}, (int32_t)a->method, a->key.fd};
     memcpy(mine.key, a->key.bytes, sizeof mine.key);
-    return rc == 0 ? exchange(b, &mine, whole) : rc;
+    return rc == 0 ? exchange_offers(b, &mine, whole) : rc;
 }
 
 /* The whole allocation of another PE, whose key->fd is taken. import->base is NULL before, and after a failure. */
@@ -107,7 +107,7 @@ static int import_whole(struct gpu *gpu, const struct gpu_key *key, struct buffe
 }
 
 /* The row of local PE i. */
-static int describe(struct segment *s, int i, const struct pe_offer *buffer, struct pe_offer *whole)
+static int describe_buffer(struct segment *s, int i, const struct pe_offer *buffer, struct pe_offer *whole)
 {
     const struct peer *peer = &ISO->peers[ISO->local_pes[i]];
     struct segment_peer *row = &s->peers[peer->pe];
@@ -162,7 +162,7 @@ static int add_segment(const struct buffer *b, const struct pe_offer *buffers, s
     if (rc == 0) {
         char sentence[384];
         for (int i = 0; rc == 0 && i < ISO->n_local; i++)
-            rc = describe(s, i, &buffers[i], &whole[i]);
+            rc = describe_buffer(s, i, &buffers[i], &whole[i]);
         snprintf(sentence, sizeof sentence, "cannot map the buffer of another PE: %s",
                  rc != 0 ? iso_gpu_error(ISO->device->gpu) : "");
         rc = iso_agree_outcome(b->team, rc, sentence, b->call);

@@ -85,7 +85,7 @@ static int import(struct grow *g, int local, const struct addition *addition, in
 }
 
 /* One message and its answer. Another program of this user may connect: its message is awaited for LATE_NS at most. */
-static void serve(struct grow *g, int sock)
+static void serve_chunks(struct grow *g, int sock)
 {
     const struct device *d = g->device;
     struct node_socket_message m;
@@ -125,7 +125,7 @@ static void *grow_main(void *argument)
         if (sock < 0)
             continue;
         if (iso_node_socket_peer_is_user(sock))
-            serve(g, sock);
+            serve_chunks(g, sock);
         close(sock);
     }
 }
@@ -262,7 +262,7 @@ static int await_answer(int sock, int pe, const char *call)
 }
 
 /* All are asked before the first answer is awaited. */
-static int tell(struct device *d, struct device_chunk c, const struct gpu_key *key, const char *call)
+static int tell_chunk(struct device *d, struct device_chunk c, const struct gpu_key *key, const char *call)
 {
     struct node_socket_message m;
     struct addition addition = {c.at, c.len, {0}};
@@ -298,13 +298,13 @@ static int tell(struct device *d, struct device_chunk c, const struct gpu_key *k
 }
 
 /* -ENOMEM: nothing has changed. Another error: some PEs have mapped it. */
-static int make(struct device *d, struct device_chunk c, const char *call)
+static int create_chunk(struct device *d, struct device_chunk c, const char *call)
 {
     struct gpu_key key = {{0}, -1};
     char *base = ISO->segments[SEGMENT_INDEX_DEVICE].base;
     if (iso_gpu_chunk_create(d->gpu, base + c.at, c.len, GPU_COMMUNICATION, &key) != 0)
         return -ENOMEM;
-    int rc = tell(d, c, &key, call);
+    int rc = tell_chunk(d, c, &key, call);
     if (key.fd >= 0)
         close(key.fd);
     return rc != 0 ? -EIO : 0;
@@ -314,7 +314,7 @@ int iso_grow_make_again(struct device *d, const char *call)
 {
     int rc = 0;
     for (int c = 0; rc == 0 && c < d->n_grown; c++) {
-        rc = make(d, d->grown[c], call);
+        rc = create_chunk(d, d->grown[c], call);
         if (rc == -ENOMEM)
             log_error("%s: no device memory for %zu bytes: %s", call, d->grown[c].len, iso_gpu_error(d->gpu));
     }
@@ -322,9 +322,9 @@ int iso_grow_make_again(struct device *d, const char *call)
 }
 
 /* At the end of what is backed. -ENOMEM: nothing has changed. */
-static int add(struct device *d, int number, struct device_chunk c, const char *call)
+static int add_numbered_chunk(struct device *d, int number, struct device_chunk c, const char *call)
 {
-    int rc = d->n_grown < 2 * ISO_DEVICE_CHUNKS ? make(d, c, call) : -ENOMEM;
+    int rc = d->n_grown < 2 * ISO_DEVICE_CHUNKS ? create_chunk(d, c, call) : -ENOMEM;
     if (rc == -ENOMEM)
         return rc;
     d->grown[d->n_grown] = c;
@@ -335,7 +335,7 @@ static int add(struct device *d, int number, struct device_chunk c, const char *
     return rc;
 }
 
-static size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
+static size_t round_to_granule(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
 /* Twice what there is, where the device has that much left; else what is asked for. */
 int iso_grow_back(const struct segment *part, size_t bytes, const char *call)
@@ -350,11 +350,11 @@ int iso_grow_back(const struct segment *part, size_t bytes, const char *call)
     if (rc != 0)
         log_error("%s: memory cannot be added any more, since a PE could not map it before", call);
     if (rc == 0 && bytes > backed) {
-        size_t least = round_up(bytes - backed, d->granularity), wanted = ISO_MAX(least, backed);
-        wanted = ISO_MIN(ISO_MAX(wanted, round_up((size_t)2 << 20, d->granularity)), part->len - backed);
-        rc = add(d, number, (struct device_chunk){start, wanted}, call);
+        size_t least = round_to_granule(bytes - backed, d->granularity), wanted = ISO_MAX(least, backed);
+        wanted = ISO_MIN(ISO_MAX(wanted, round_to_granule((size_t)2 << 20, d->granularity)), part->len - backed);
+        rc = add_numbered_chunk(d, number, (struct device_chunk){start, wanted}, call);
         if (rc == -ENOMEM && wanted > least)
-            rc = add(d, number, (struct device_chunk){start, least}, call);
+            rc = add_numbered_chunk(d, number, (struct device_chunk){start, least}, call);
         if (rc == -ENOMEM)
             log_error("%s: no device memory for %zu more bytes: %s", call, least, iso_gpu_error(d->gpu));
     }

@@ -234,7 +234,7 @@ static int describe_peer(struct device *d, int i, struct pe_offer *offer)
 }
 
 /* The parts behind the heap, when the base of each PE is known. */
-static int add_parts(struct device *d)
+static int add_heap_parts(struct device *d)
 {
     int rc = iso_segment_add_part(SEGMENT_INDEX_DEVICE_LOCAL, segment(), d->heap_bytes, d->part_bytes);
     if (rc == 0)
@@ -267,7 +267,7 @@ static int make_heap(struct device *d, const char *call)
         rc = iso_agree_addresses(&ISO->world, segment()->base, d->heap_bytes, call);
     }
     if (rc == 0)
-        rc = iso_device_agree(call, add_parts(d), "has no memory for a heap's bookkeeping");
+        rc = iso_device_agree(call, add_heap_parts(d), "has no memory for a heap's bookkeeping");
     if (mine.fd >= 0)
         close(mine.fd);
     iso_device_close_offers(theirs);

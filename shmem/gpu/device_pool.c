@@ -18,7 +18,7 @@ struct pool_block {
 };
 
 /* Of the blocks there are; -ENOSPC: none has room. The lock is held. */
-static int cut(struct device_pool *pool, size_t len, char **base, char **for_device)
+static int cut_chunk(struct device_pool *pool, size_t len, char **base, char **for_device)
 {
     for (struct pool_block *b = pool->blocks; b != NULL; b = b->next) {
         size_t offset;
@@ -56,7 +56,7 @@ static struct pool_block *open_block(struct device *d, const struct device_pool 
 int iso_pool_get(struct device *d, struct device_pool *pool, size_t len, char **base, char **for_device)
 {
     pthread_mutex_lock(&d->lock);
-    int rc = cut(pool, len, base, for_device);
+    int rc = cut_chunk(pool, len, base, for_device);
     pthread_mutex_unlock(&d->lock);
     if (rc == 0)
         return 0;
@@ -66,7 +66,7 @@ int iso_pool_get(struct device *d, struct device_pool *pool, size_t len, char **
     pthread_mutex_lock(&d->lock);
     b->next = pool->blocks;
     pool->blocks = b;
-    rc = cut(pool, len, base, for_device);
+    rc = cut_chunk(pool, len, base, for_device);
     pthread_mutex_unlock(&d->lock);
     return rc;
 }

@@ -85,7 +85,7 @@ static void bring_contents(const struct suspension *s)
         iso_agent_move(base + s->ranges[i].at, AGENT_DEVICE, s->ranges[i].bytes, AGENT_HOST, s->ranges[i].len);
 }
 
-static void forget(struct suspension *s)
+static void forget_suspension(struct suspension *s)
 {
     if (s == NULL)
         return;
@@ -97,7 +97,7 @@ static void forget(struct suspension *s)
 
 /* ---- suspend ---- */
 
-static int prepare(struct device *d, int keep, const char *call)
+static int prepare_suspension(struct device *d, int keep, const char *call)
 {
     char sentence[256] = "";
     int rc = keep == 0 || keep == 1 ? 0 : -EINVAL;
@@ -126,7 +126,7 @@ int pshmemx_suspend(int keep)
 {
     struct device *d = iso_device_running(__func__);
     char sentence[128];
-    if (d == NULL || prepare(d, keep, __func__) != 0)
+    if (d == NULL || prepare_suspension(d, keep, __func__) != 0)
         return 1;
     struct suspension *s = (struct suspension *)calloc(1, sizeof *s);
     int rc = -ENOMEM;
@@ -137,7 +137,7 @@ int pshmemx_suspend(int keep)
     snprintf(sentence, sizeof sentence, "has no host memory for %zu bytes of contents", s != NULL ? s->bytes : 0);
     rc = iso_device_agree(__func__, rc, sentence);
     if (rc != 0) {
-        forget(s);
+        forget_suspension(s);
         return 1;
     }
     for (int i = 0; i < PARTS; i++) { /* addresses are refused from here on */
@@ -155,14 +155,14 @@ int pshmemx_suspend(int keep)
 
 /* ---- resume ---- */
 
-static void end(struct device *d)
+static void end_suspension(struct device *d)
 {
     struct suspension *s = d->suspension;
     for (int i = 0; i < PARTS; i++)
         __atomic_store_n(&part(i)->limit, s->limits[i], __ATOMIC_RELAXED);
     bring_contents(s);
     __atomic_store_n(&d->suspension, NULL, __ATOMIC_RELEASE); /* pairs with iso_device_is_suspended */
-    forget(s);
+    forget_suspension(s);
 }
 
 /* 0, or -errno after a sentence on all PEs alike: it is still suspended then. */
@@ -173,7 +173,7 @@ static int resume(struct device *d, const char *call)
         return rc;
     rc = iso_device_agree(call, iso_grow_make_again(d, call), "cannot have its own device memory again");
     if (rc == 0) {
-        end(d);
+        end_suspension(d);
         iso_barrier_sync(&ISO->world, call); /* no peer writes before the contents are there */
         return 0;
     }
@@ -216,6 +216,6 @@ int iso_device_end_suspension(struct device *d, bool alone, const char *call)
         if (key.fd >= 0)
             close(key.fd);
     }
-    end(d);
+    end_suspension(d);
     return 0;
 }

@@ -50,7 +50,7 @@ struct handles {
     struct handle *lists[HANDLE_LISTS]; /* by team and slot; device->lock */
 };
 
-static struct handle **list_of(struct handles *t, const struct team *team, int slot)
+static struct handle **handle_list_of(struct handles *t, const struct team *team, int slot)
 {
     return &t->lists[(unsigned)(iso_handle_team_number(team) + 61 * slot) % HANDLE_LISTS];
 }
@@ -95,17 +95,17 @@ char *iso_handle_near(const struct segment *s, int pe)
     return iso_segment_reach(s, pe);
 }
 
-static size_t extent(const struct device *d, const struct segment *s)
+static size_t segment_extent(const struct device *d, const struct segment *s)
 {
     if (s->kind == SEGMENT_DEVICE)
         return d->heap_bytes;
     return s->kind == SEGMENT_HEAP ? s->len : s->limit; /* objects come and go; unusable segments have limit 0 */
 }
 
-static void add_segment(struct device *d, const struct segment *s)
+static void add_handle_segment(struct device *d, const struct segment *s)
 {
     struct handles *t = d->handles;
-    size_t row = (size_t)s->number * (size_t)ISO->n_pes, len = extent(d, s);
+    size_t row = (size_t)s->number * (size_t)ISO->n_pes, len = segment_extent(d, s);
     struct isod_segment *to = &t->image->segments[s->number];
     if (s->base == NULL || s->limit == 0)
         return;
@@ -125,7 +125,7 @@ static void fill_segments(struct device *d)
     memset(d->handles->image->segments, 0, sizeof d->handles->image->segments);
     d->handles->image->n_segments = ISOD_SEGMENT_BUFFERS;
     for (int i = 0; i < self->n_segments; i++)
-        add_segment(d, &self->segments[i]);
+        add_handle_segment(d, &self->segments[i]);
 }
 
 static size_t peers_bytes(void) { return (size_t)ISOD_SEGMENTS * (size_t)ISO->n_pes * sizeof(char *); }
@@ -209,7 +209,7 @@ static size_t slot_bytes(int n_pes, int lanes)
 
 /* Everything that can fail, before the members hear of it. Takes as many lanes as fit, at most `lanes`. No handle gets
  * more than half of what is left, so that there is something for the next ones. -errno after a sentence. */
-static int take_memory(struct device *d, struct handle *h, int lanes, const char *call)
+static int take_handle_memory(struct device *d, struct handle *h, int lanes, const char *call)
 {
     int n = h->team->n_pes, fit = lanes;
     pthread_mutex_lock(&d->lock);
@@ -248,7 +248,7 @@ struct handle_member {
 };
 
 /* Lanes and direct: the smallest of all. -EIO: a member failed, and has said why. */
-static int agree(struct device *d, struct handle *h, const struct handle_member *members)
+static int agree_on_handle(struct device *d, struct handle *h, const struct handle_member *members)
 {
     uint64_t lanes = members[0].lanes, direct = 1;
     for (int i = 0; i < h->team->n_pes; i++) {
@@ -340,7 +340,7 @@ static int write_image(struct device *d, struct handle *h, const struct handle_m
 
 /* ---- open and close ---- */
 
-static void destroy(struct device *d, struct handle *h)
+static void destroy_handle(struct device *d, struct handle *h)
 {
     if (h == NULL)
         return;
@@ -356,12 +356,12 @@ static void destroy_list(struct device *d, struct handle *list)
 {
     while (list != NULL) {
         struct handle *next = list->next;
-        destroy(d, list);
+        destroy_handle(d, list);
         list = next;
     }
 }
 
-static struct handle *create(const struct team *team, int slot)
+static struct handle *create_handle(const struct team *team, int slot)
 {
     struct handle *h = (struct handle *)calloc(1, sizeof *h);
     if (h != NULL) {
@@ -371,10 +371,10 @@ static struct handle *create(const struct team *team, int slot)
     return h;
 }
 
-static struct handle *find(struct device *d, const struct team *team, int slot)
+static struct handle *find_handle(struct device *d, const struct team *team, int slot)
 {
     pthread_mutex_lock(&d->lock);
-    struct handle *h = *list_of(d->handles, team, slot);
+    struct handle *h = *handle_list_of(d->handles, team, slot);
     while (h != NULL && (h->team != team || h->slot != slot))
         h = h->next;
     pthread_mutex_unlock(&d->lock);
@@ -389,7 +389,7 @@ static int open_handle(struct first_call *f, struct handle *h, int lanes, const 
     struct handle_member mine = {0, 0, 0}, *all = (struct handle_member *)calloc((size_t)team->n_pes, sizeof *all);
     if (all == NULL)
         return iso_refuse_alone(call, "no memory for a team of %d", team->n_pes);
-    int rc = take_memory(d, h, lanes, call);
+    int rc = take_handle_memory(d, h, lanes, call);
     if (rc == 0) {
         mine.offset = h->offset;
         mine.lanes = (uint64_t)h->image.lanes;
@@ -399,7 +399,7 @@ static int open_handle(struct first_call *f, struct handle *h, int lanes, const 
     }
     int agreed = iso_agree_gather(team, &mine, sizeof mine, all, call);
     if (agreed == 0) {
-        agreed = agree(d, h, all);
+        agreed = agree_on_handle(d, h, all);
         if (agreed != 0 && rc == 0)
             iso_log_elsewhere("%s: another member of the team failed and says why", iso_call_name(call));
     }
@@ -412,22 +412,22 @@ static int open_handle(struct first_call *f, struct handle *h, int lanes, const 
 int iso_handle_make(struct first_call *f, int lanes, shmemd_t *handle, const char *call)
 {
     struct device *d = ISO->device;
-    struct handle *h = find(d, f->team, f->number);
+    struct handle *h = find_handle(d, f->team, f->number);
     /* A kernel of the program wants room beside it. Collectives on streams take all of the device while they last, and
      * large ones need it (allreduce of 256 MiB on H200s: 128 blocks take 0.92 of the time of 64). */
     int blocks = (int)ISO->env->device_blocks, most = f->number == ISO_SLOT_ON_STREAM ? 1 : blocks;
     if (f->number >= ISO_SLOT_STREAM_FIRST && d->info->multiprocessors >= 2 * blocks)
         most = 2 * blocks;
     if (h == NULL) {
-        h = create(f->team, f->number);
+        h = create_handle(f->team, f->number);
         if (h == NULL)
             return iso_refuse_alone(call, "no memory for a handle");
         int rc = open_handle(f, h, lanes > 0 ? ISO_MIN(lanes, most) : most, call);
         if (rc != 0) {
-            destroy(d, h);
+            destroy_handle(d, h);
             return rc;
         }
-        struct handle **list = list_of(d->handles, f->team, f->number);
+        struct handle **list = handle_list_of(d->handles, f->team, f->number);
         pthread_mutex_lock(&d->lock);
         h->next = *list;
         *list = h;
@@ -440,7 +440,7 @@ int iso_handle_make(struct first_call *f, int lanes, shmemd_t *handle, const cha
 int iso_handle_open(struct team *team, int slot, shmemd_t *handle, const char *call)
 {
     struct first_call first;
-    const struct handle *h = find(ISO->device, team, slot);
+    const struct handle *h = find_handle(ISO->device, team, slot);
     if (h != NULL) {
         *handle = h->value;
         return 0;
@@ -453,13 +453,13 @@ int iso_handle_open(struct team *team, int slot, shmemd_t *handle, const char *c
     return rc;
 }
 
-bool iso_handle_is_open(struct team *team, int slot) { return find(ISO->device, team, slot) != NULL; }
+bool iso_handle_is_open(struct team *team, int slot) { return find_handle(ISO->device, team, slot) != NULL; }
 
 shmemd_t iso_handle_local(void) { return ISO->device->handles->local->value; }
 
 void iso_handle_note_lanes(const struct team *team, int slot, unsigned lanes)
 {
-    struct handle *h = find(ISO->device, team, slot);
+    struct handle *h = find_handle(ISO->device, team, slot);
     if (h != NULL)
         h->written = ISO_MAX(h->written, (int)lanes);
 }
@@ -598,7 +598,7 @@ int iso_handles_start(struct device *device)
     ISO->above.forget_team = forget_team;
     ISO->above.set_timeout = set_timeout;
     int rc = make_world(device);
-    struct handle *local = device->handles->local = create(&ISO->world, -1);
+    struct handle *local = device->handles->local = create_handle(&ISO->world, -1);
     if (rc == 0 && local == NULL)
         rc = -ENOMEM;
     if (rc == 0) {
@@ -626,7 +626,7 @@ void iso_handles_stop(struct device *device)
         return;
     for (int i = 0; i < HANDLE_LISTS; i++)
         destroy_list(device, t->lists[i]);
-    destroy(device, t->local);
+    destroy_handle(device, t->local);
     iso_gpu_free(device->gpu, t->peers_on_device);
     iso_gpu_free(device->gpu, t->world);
     free(t->peers);
@@ -723,8 +723,8 @@ int pshmemx_status(shmem_team_t team_handle, int slot, shmemx_device_error_t *er
     if (d == NULL || !d->running)
         return 0;
     int number = iso_handle_team_number(team);
-    const struct handle *handles[] = {find(d, team, slot), find(d, team, ISO_SLOT_STREAM_FIRST + slot),
-                                      find(d, team, ISO_SLOT_ON_STREAM), d->handles->local};
+    const struct handle *handles[] = {find_handle(d, team, slot), find_handle(d, team, ISO_SLOT_STREAM_FIRST + slot),
+                                      find_handle(d, team, ISO_SLOT_ON_STREAM), d->handles->local};
     for (size_t i = 0; i < sizeof handles / sizeof handles[0]; i++) {
         if (handles[i] == NULL || !has_given_up(handles[i]))
             continue;
@@ -791,8 +791,8 @@ int pshmemx_device_reset(shmem_team_t team_handle, int slot)
         return 1;
     /* Each of them is there on all members, or on none: they were made collectively. Sends and receives have none, and
      * only some members may have called them. */
-    struct handle *handles[] = {find(d, team, slot), find(d, team, ISO_SLOT_STREAM_FIRST + slot),
-                                find(d, team, ISO_SLOT_ON_STREAM)};
+    struct handle *handles[] = {find_handle(d, team, slot), find_handle(d, team, ISO_SLOT_STREAM_FIRST + slot),
+                                find_handle(d, team, ISO_SLOT_ON_STREAM)};
     if (handles[0] == NULL && handles[1] == NULL && handles[2] == NULL &&
         iso_agree_min(team, !ISO->coll->streams.has_pairs(team), __func__) != 0) {
         log_error("shmemx_device_reset: slot %d of this team has no handle, and no collective on a stream used it or "

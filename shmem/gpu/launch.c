@@ -110,7 +110,7 @@ static bool block_is_possible(const char *call, const struct device *d, int64_t 
 }
 
 /* The kernel and what it gets have been looked at. */
-static int launch(const char *call, struct device *d, const struct gpu_launch *l, shmemx_stream_t stream)
+static int launch_kernel(const char *call, struct device *d, const struct gpu_launch *l, shmemx_stream_t stream)
 {
     uint64_t blocks = iso_gpu_count(l->grid);
     if (blocks == 0 || blocks > INT32_MAX) {
@@ -139,7 +139,7 @@ static int launch_line(const char *call, const struct gpu_launch *l, shmemx_stre
     if (d == NULL || !is_given(call, "kernel", l->kernel != NULL) ||
         !is_given(call, "args", l->args != NULL || l->args_bytes == 0))
         return 1;
-    return launch(call, d, l, stream);
+    return launch_kernel(call, d, l, stream);
 }
 
 SHMEM_API(shmemx_launch, pshmemx_launch);
@@ -169,7 +169,7 @@ int pshmemx_launch_cooperative(shmemx_kernel_t kernel, unsigned blocks, unsigned
     return launch_line(__func__, &l, stream);
 }
 
-static struct gpu_dim dim_of(shmemx_dim_t d)
+static struct gpu_dim launch_dim_of(shmemx_dim_t d)
 {
     struct gpu_dim dim = {d.x != 0 ? d.x : 1, d.y, d.z};
     return dim;
@@ -193,14 +193,14 @@ int pshmemx_launch_attr(shmemx_kernel_t kernel, const shmemx_launch_attr_t *attr
         return 1;
     }
     const struct gpu_launch l = {.kernel = kernel,
-                                 .grid = dim_of(attr->grid),
-                                 .block = dim_of(attr->block),
+                                 .grid = launch_dim_of(attr->grid),
+                                 .block = launch_dim_of(attr->block),
                                  .shared_bytes = attr->shared_bytes,
                                  .args = attr->args,
                                  .args_bytes = attr->args_bytes,
                                  .arguments = attr->arguments,
                                  .cooperative = attr->cooperative != 0};
-    return launch(__func__, d, &l, stream);
+    return launch_kernel(__func__, d, &l, stream);
 }
 
 /* As many as can be resident, or -1. */

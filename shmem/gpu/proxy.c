@@ -160,7 +160,7 @@ static void get(struct proxy *p, const struct isod_entry *e, void *dest, uint64_
         iso_far_get(&p->ctx, from, dest, bytes, call_of(e));
 }
 
-static uint64_t amo(struct proxy *p, const struct isod_entry *e)
+static uint64_t proxy_amo(struct proxy *p, const struct isod_entry *e)
 {
     struct place at = place_of(e, e->bytes, "dest");
     iso_check_aligned(call_of(e), "dest", (const void *)(uintptr_t)e->addr, e->bytes);
@@ -186,7 +186,7 @@ static uint64_t get_word(struct proxy *p, const struct isod_entry *e)
 
 /* After all earlier puts of its ring: those by pointer are ordered by the release of the word, the others by quiet, of
  * that PE alone. */
-static void send_signal(struct proxy *p, const struct isod_entry *e)
+static void proxy_send_signal(struct proxy *p, const struct isod_entry *e)
 {
     struct place at = place_of(e, 8, "sig_addr");
     iso_check_aligned(call_of(e), "sig_addr", (const void *)(uintptr_t)e->addr, 8);
@@ -199,7 +199,7 @@ static void send_signal(struct proxy *p, const struct isod_entry *e)
         iso_far_signal(&p->ctx, at, e->word[0], (int)e->op, call_of(e));
 }
 
-static uint64_t bytes_of(const struct isod_entry *e)
+static uint64_t entry_bytes(const struct isod_entry *e)
 {
     bool moves = e->kind == ISOD_RING_STAGED || e->kind == ISOD_RING_DIRECT || e->kind == ISOD_RING_GET_STAGED ||
                  e->kind == ISOD_RING_GET_DIRECT;
@@ -211,7 +211,7 @@ static void execute(struct proxy *p, struct served *s, const struct isod_entry *
     char *stage = s->stages + e->word[0] % ISOD_RING_STAGES * ISOD_RING_STAGE_BYTES;
     __atomic_store_n(&p->kind, (int32_t)e->kind, __ATOMIC_RELAXED);
     __atomic_store_n(&p->pe, e->pe, __ATOMIC_RELAXED);
-    struct profile_span span = iso_profile_enter(PROFILE_PROXY, call_of(e), bytes_of(e));
+    struct profile_span span = iso_profile_enter(PROFILE_PROXY, call_of(e), entry_bytes(e));
     span.pe = e->pe;
     span.key = e->addr;
     span.more = span.bytes;
@@ -233,13 +233,13 @@ static void execute(struct proxy *p, struct served *s, const struct isod_entry *
         break;
     case ISOD_RING_AMO:
         /* Relaxed: ordered by the release store of `done`, which its reader has acquired. */
-        __atomic_store_n(result, amo(p, e), __ATOMIC_RELAXED);
+        __atomic_store_n(result, proxy_amo(p, e), __ATOMIC_RELAXED);
         break;
     case ISOD_RING_GET_WORD:
         __atomic_store_n(result, get_word(p, e), __ATOMIC_RELAXED); /* likewise */
         break;
     case ISOD_RING_SIGNAL:
-        send_signal(p, e);
+        proxy_send_signal(p, e);
         break;
     default:
         iso_fatal("the proxy", "an entry of kind %u is not known; a kernel has written beyond its memory", e->kind);
@@ -251,10 +251,10 @@ static void execute(struct proxy *p, struct served *s, const struct isod_entry *
 
 /* All before is visible at its targets. Release: pairs with the peek in isod_ring_is_done, and orders results and data
  * that a kernel has asked for before it. */
-static void publish(struct served *s) { __atomic_store_n(s->done, s->next, __ATOMIC_RELEASE); }
+static void publish_done(struct served *s) { __atomic_store_n(s->done, s->next, __ATOMIC_RELEASE); }
 
 /* Entries executed. Where a transport is on the way, serve_all publishes them, else each is published by itself. */
-static unsigned serve(struct proxy *p, struct served *s)
+static unsigned serve_ring(struct proxy *p, struct served *s)
 {
     unsigned n = 0;
     for (; n < BATCH; n++) {
@@ -266,7 +266,7 @@ static unsigned serve(struct proxy *p, struct served *s)
         s->next++;
         if (!iso_ctx_is_dirty(&p->ctx)) {
             iso_quiet(&p->ctx);
-            publish(s);
+            publish_done(s);
         }
     }
     return n;
@@ -277,13 +277,13 @@ static unsigned serve_all(struct proxy *p)
 {
     unsigned n = 0;
     for (unsigned i = 0; i < ISOD_RINGS; i++)
-        n += serve(p, &p->served[i]);
+        n += serve_ring(p, &p->served[i]);
     if (n == 0)
         return 0;
     iso_quiet(&p->ctx);
     for (unsigned i = 0; i < ISOD_RINGS; i++)
         if (*p->served[i].done != p->served[i].next) /* no other thread writes it */
-            publish(&p->served[i]);
+            publish_done(&p->served[i]);
     __atomic_store_n(&p->kind, -1, __ATOMIC_RELAXED);
     return n;
 }
@@ -350,7 +350,7 @@ static struct isod_record *first_of(struct proxy *p, int team, int slot)
 }
 
 /* records_lock is held. */
-static void keep(struct proxy *p, const struct isod_record *r)
+static void keep_record(struct proxy *p, const struct isod_record *r)
 {
     if (r->state != ISOD_RECORD_LATE && p->n_first < KEPT_MOST && first_of(p, r->team, r->slot) == NULL)
         p->first[p->n_first++] = *r;
@@ -384,7 +384,7 @@ static void look_for_unreached(struct proxy *p)
                                   .team = isod_name_team(word), .slot = isod_name_slot(word)};
     __atomic_store_n(&p->host->gave_up, 1, __ATOMIC_RELEASE);
     __atomic_store_n(&p->host->unreached, 0, __ATOMIC_RELEASE); /* both pair with any_gave_up */
-    keep(p, &r);
+    keep_record(p, &r);
 }
 
 /* Takes what has come from the mailbox. */
@@ -404,7 +404,7 @@ static void look_at_records(struct proxy *p)
         if (state == ISOD_RECORD_TRACE)
             iso_profile_kernel_wait(call_name(r->call), r->pe, r->waited_ns / 2); /* the rest was in the record before */
         else
-            keep(p, r);
+            keep_record(p, r);
         __atomic_store_n(&r->state, ISOD_RECORD_FREE, __ATOMIC_RELAXED);
         /* Release: pairs with the acquire load of isod_record_leave, whose stores come after our reads. */
         __atomic_store_n(&p->host->taken, taken + 1, __ATOMIC_RELEASE);
@@ -417,7 +417,7 @@ void iso_proxy_report(struct device *device, const struct isod_record *record)
 {
     struct proxy *p = device->proxy;
     pthread_mutex_lock(&p->records_lock);
-    keep(p, record);
+    keep_record(p, record);
     pthread_mutex_unlock(&p->records_lock);
     end_if(record->state == ISOD_RECORD_LATE);
 }
@@ -616,13 +616,13 @@ static uint64_t posted(const struct pinned_ring *ring)
 }
 
 /* By iso_drain_rings. Kernels that go on may post more meanwhile; their entries are not waited for. */
-static void drain(const char *call)
+static void drain_proxy(const char *call)
 {
     struct proxy *p = ISO->device->proxy;
     for (unsigned i = 0; i < ISOD_RINGS; i++) {
         uint64_t last = posted(&p->pinned[i]), done;
         struct wait w = ISO_WAIT(call, -1, p->pinned[i].done, last);
-        while ((done = __atomic_load_n(p->pinned[i].done, __ATOMIC_ACQUIRE)) < last && /* pairs with publish */
+        while ((done = __atomic_load_n(p->pinned[i].done, __ATOMIC_ACQUIRE)) < last && /* pairs with publish_done */
                iso_wait_pause(&w, done) == 0)
             continue;
         iso_wait_end(&w);
@@ -702,7 +702,7 @@ int iso_proxy_start(struct device *device)
     pthread_condattr_destroy(&clock);
     device->proxy = p;
     p->state->at_end.stop_kernels = iso_proxy_give_up;
-    p->state->above.drain_rings = drain;
+    p->state->above.drain_rings = drain_proxy;
     int rc = make_memory(p);
     if (rc == 0)
         __atomic_store_n(&p->state->ring_used, &p->host->ring_used, __ATOMIC_RELEASE); /* pairs with iso_drain_rings */

@@ -28,7 +28,7 @@ struct on_stream {
 
 /* ---- checks: all of them say a sentence and make the call return nonzero ---- */
 
-static bool begin(struct on_stream *s, const char *call, shmemx_stream_t stream)
+static bool begin_move(struct on_stream *s, const char *call, shmemx_stream_t stream)
 {
     s->call = iso_call_name(call);
     s->stream = stream;
@@ -138,7 +138,7 @@ static struct profile_span count(const struct on_stream *s, size_t bytes)
     return span;
 }
 
-static int launch(const struct on_stream *s, gpu_kernel kernel, unsigned threads, const void *args, size_t bytes)
+static int launch_move(const struct on_stream *s, gpu_kernel kernel, unsigned threads, const void *args, size_t bytes)
 {
     struct gpu_launch l = {
         .kernel = kernel, .grid.x = 1, .block.x = threads, .args = args, .args_bytes = bytes, .early = true};
@@ -150,7 +150,7 @@ static int launch(const struct on_stream *s, gpu_kernel kernel, unsigned threads
     return rc == 0 ? 0 : 1;
 }
 
-static int copy(const struct on_stream *s, void *dest, const void *source, size_t bytes)
+static int copy_on_stream(const struct on_stream *s, void *dest, const void *source, size_t bytes)
 {
     struct profile_span span = count(s, bytes);
     int rc = iso_gpu_copy(s->device->gpu, dest, source, bytes, s->stream);
@@ -166,13 +166,13 @@ static struct isod_stream_move move_of(void *dest, const void *source, size_t by
     return m;
 }
 
-static int move(struct on_stream *s, gpu_kernel kernel, const struct isod_stream_move *m)
+static int move_on_stream(struct on_stream *s, gpu_kernel kernel, const struct isod_stream_move *m)
 {
     /* A thread has 16 bytes at a time, and more than one of them under way. */
     size_t wanted = (m->bytes / 32 + WAVE - 1) / WAVE * WAVE;
     size_t threads = ISO_MIN(ISO_MAX(wanted, (size_t)WAVE), (size_t)BLOCK_MOST);
     s->bytes = m->bytes;
-    return launch(s, kernel, (unsigned)threads, m, sizeof *m);
+    return launch_move(s, kernel, (unsigned)threads, m, sizeof *m);
 }
 
 /* ---- put, get, signal ---- */
@@ -181,7 +181,7 @@ SHMEM_API(shmemx_putmem_on_stream, pshmemx_putmem_on_stream);
 int pshmemx_putmem_on_stream(void *dest, const void *source, size_t bytes, int pe, shmemx_stream_t stream)
 {
     struct on_stream s;
-    if (!begin(&s, __func__, stream) || !pe_is_valid(&s, pe))
+    if (!begin_move(&s, __func__, stream) || !pe_is_valid(&s, pe))
         return 1;
     if (bytes == 0)
         return 0;
@@ -189,16 +189,16 @@ int pshmemx_putmem_on_stream(void *dest, const void *source, size_t bytes, int p
         return 1;
     char *to = near_of(dest, bytes, pe);
     if (to != NULL && bytes >= ENGINE_BYTES)
-        return copy(&s, to, source, bytes);
+        return copy_on_stream(&s, to, source, bytes);
     struct isod_stream_move m = move_of(dest, source, bytes, pe);
-    return move(&s, isod_put_kernel, &m);
+    return move_on_stream(&s, isod_put_kernel, &m);
 }
 
 SHMEM_API(shmemx_getmem_on_stream, pshmemx_getmem_on_stream);
 int pshmemx_getmem_on_stream(void *dest, const void *source, size_t bytes, int pe, shmemx_stream_t stream)
 {
     struct on_stream s;
-    if (!begin(&s, __func__, stream) || !pe_is_valid(&s, pe))
+    if (!begin_move(&s, __func__, stream) || !pe_is_valid(&s, pe))
         return 1;
     if (bytes == 0)
         return 0;
@@ -206,15 +206,15 @@ int pshmemx_getmem_on_stream(void *dest, const void *source, size_t bytes, int p
         return 1;
     char *from = near_of(source, bytes, pe);
     if (from != NULL && bytes >= ENGINE_BYTES)
-        return copy(&s, dest, from, bytes);
+        return copy_on_stream(&s, dest, from, bytes);
     struct isod_stream_move m = move_of(dest, source, bytes, pe);
-    return move(&s, isod_get_kernel, &m);
+    return move_on_stream(&s, isod_get_kernel, &m);
 }
 
 static int signal_at(const struct on_stream *s, struct isod_stream_move *m)
 {
     m->bytes = 0;
-    return launch(s, isod_signal_kernel, 1, m, sizeof *m);
+    return launch_move(s, isod_signal_kernel, 1, m, sizeof *m);
 }
 
 SHMEM_API(shmemx_putmem_signal_on_stream, pshmemx_putmem_signal_on_stream);
@@ -222,7 +222,7 @@ int pshmemx_putmem_signal_on_stream(void *dest, const void *source, size_t bytes
                                     int sig_op, int pe, shmemx_stream_t stream)
 {
     struct on_stream s;
-    if (!begin(&s, __func__, stream) || !pe_is_valid(&s, pe) || !op_is_valid(&s, sig_op) ||
+    if (!begin_move(&s, __func__, stream) || !pe_is_valid(&s, pe) || !op_is_valid(&s, sig_op) ||
         !is_symmetric(&s, "sig_addr", sig_addr, 8) || !word_is_valid(&s, "sig_addr", sig_addr))
         return 1;
     if (bytes != 0 && (!is_symmetric(&s, "dest", dest, bytes) || !local_is_valid(&s, "source", source)))
@@ -235,16 +235,16 @@ int pshmemx_putmem_signal_on_stream(void *dest, const void *source, size_t bytes
         return signal_at(&s, &m);
     char *to = near_of(dest, bytes, pe);
     if (to == NULL || bytes < ENGINE_BYTES)
-        return move(&s, isod_put_signal_kernel, &m);
+        return move_on_stream(&s, isod_put_signal_kernel, &m);
     /* The engine's copy is complete, and visible at the target, before the next in the stream begins. */
-    return copy(&s, (void *)(uintptr_t)to, source, bytes) != 0 ? 1 : signal_at(&s, &m);
+    return copy_on_stream(&s, (void *)(uintptr_t)to, source, bytes) != 0 ? 1 : signal_at(&s, &m);
 }
 
 SHMEM_API(shmemx_signal_op_on_stream, pshmemx_signal_op_on_stream);
 int pshmemx_signal_op_on_stream(uint64_t *sig_addr, uint64_t signal, int sig_op, int pe, shmemx_stream_t stream)
 {
     struct on_stream s;
-    if (!begin(&s, __func__, stream) || !pe_is_valid(&s, pe) || !op_is_valid(&s, sig_op) ||
+    if (!begin_move(&s, __func__, stream) || !pe_is_valid(&s, pe) || !op_is_valid(&s, sig_op) ||
         !is_symmetric(&s, "sig_addr", sig_addr, 8) || !word_is_valid(&s, "sig_addr", sig_addr))
         return 1;
     struct isod_stream_move m = move_of(NULL, NULL, 0, pe);
@@ -258,7 +258,7 @@ SHMEM_API(shmemx_signal_wait_until_on_stream, pshmemx_signal_wait_until_on_strea
 int pshmemx_signal_wait_until_on_stream(uint64_t *sig_addr, int cmp, uint64_t cmp_value, shmemx_stream_t stream)
 {
     struct on_stream s;
-    if (!begin(&s, __func__, stream) || !is_symmetric(&s, "sig_addr", sig_addr, 8) ||
+    if (!begin_move(&s, __func__, stream) || !is_symmetric(&s, "sig_addr", sig_addr, 8) ||
         !word_is_valid(&s, "sig_addr", sig_addr))
         return 1;
     if (cmp < SHMEM_CMP_EQ || cmp > SHMEM_CMP_GE) {
@@ -273,7 +273,7 @@ int pshmemx_signal_wait_until_on_stream(uint64_t *sig_addr, int cmp, uint64_t cm
         return 1;
     }
     struct isod_stream_wait w = {iso_handle_local(), (const uint64_t *)(const void *)at, cmp_value, cmp, 0};
-    return launch(&s, isod_wait_kernel, 1, &w, sizeof w);
+    return launch_move(&s, isod_wait_kernel, 1, &w, sizeof w);
 }
 
 /* ---- quiet, barrier, sync ---- */
@@ -282,18 +282,18 @@ SHMEM_API(shmemx_quiet_on_stream, pshmemx_quiet_on_stream);
 int pshmemx_quiet_on_stream(shmemx_stream_t stream)
 {
     struct on_stream s;
-    if (!begin(&s, __func__, stream))
+    if (!begin_move(&s, __func__, stream))
         return 1;
     struct isod_stream_sync m = {iso_handle_local()};
-    return launch(&s, isod_quiet_kernel, 1, &m, sizeof m);
+    return launch_move(&s, isod_quiet_kernel, 1, &m, sizeof m);
 }
 
 /* The team's own handle, made by the first of its calls: collective, and not during a capture. */
-static int synchronise(const char *call, gpu_kernel kernel, shmem_team_t handle, shmemx_stream_t stream)
+static int synchronise_stream(const char *call, gpu_kernel kernel, shmem_team_t handle, shmemx_stream_t stream)
 {
     struct on_stream s;
     struct isod_stream_sync m;
-    if (!begin(&s, call, stream))
+    if (!begin_move(&s, call, stream))
         return 1;
     struct team *team = iso_team_or_null(handle);
     if (team == NULL) {
@@ -309,17 +309,17 @@ static int synchronise(const char *call, gpu_kernel kernel, shmem_team_t handle,
     }
     if (iso_handle_open(team, ISO_SLOT_ON_STREAM, &m.h, call) != 0)
         return 1;
-    return launch(&s, kernel, team->n_pes <= (int)WAVE ? WAVE : 2 * WAVE, &m, sizeof m);
+    return launch_move(&s, kernel, team->n_pes <= (int)WAVE ? WAVE : 2 * WAVE, &m, sizeof m);
 }
 
 SHMEM_API(shmemx_barrier_on_stream, pshmemx_barrier_on_stream);
 int pshmemx_barrier_on_stream(shmem_team_t team, shmemx_stream_t stream)
 {
-    return synchronise(__func__, isod_barrier_kernel, team, stream);
+    return synchronise_stream(__func__, isod_barrier_kernel, team, stream);
 }
 
 SHMEM_API(shmemx_sync_on_stream, pshmemx_sync_on_stream);
 int pshmemx_sync_on_stream(shmem_team_t team, shmemx_stream_t stream)
 {
-    return synchronise(__func__, isod_sync_kernel, team, stream);
+    return synchronise_stream(__func__, isod_sync_kernel, team, stream);
 }

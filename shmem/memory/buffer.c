@@ -91,7 +91,7 @@ static int unshare_pages(char *base, size_t len)
 /* ---- pieces ---- */
 
 /* One peer's view of a piece: `mapped` is where its whole pages appear here, NULL when they do not. */
-static void describe_peer(struct segment *s, size_t offset, int pe, const struct pe_offer *offer, char *mapped)
+static void describe_buffer_peer(struct segment *s, size_t offset, int pe, const struct pe_offer *offer, char *mapped)
 {
     struct segment_peer *p = &s->peers[pe];
     const struct peer *peer = &ISO->peers[pe];
@@ -182,7 +182,7 @@ static int add_pieces(const struct buffer *b, struct pe_offer *offers, struct sp
         }
         for (int i = 0; i < 3 && is_member && pe != self->my_pe; i++)
             if (pieces.of[i] != NULL)
-                describe_peer(pieces.of[i], pieces.from[i], pe, &offers[l], (char *)mapped);
+                describe_buffer_peer(pieces.of[i], pieces.from[i], pe, &offers[l], (char *)mapped);
     }
     return rc;
 }

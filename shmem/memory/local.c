@@ -147,7 +147,8 @@ enum taking { TOOK_NO_MEMORY, TOOK_NOTHING, TOOK };
 
 /* The lowest offset that is free on all members, taken on all. Members ask for what is free at or above the highest
  * answer, until all answer the same. NULL part: this member has none. 0; -ENOSPC, -ENOMEM on all members. */
-static int take_place(struct team *team, const struct segment *part, size_t size, size_t *offset, const char *call)
+static int take_local_place(struct team *team, const struct segment *part, size_t size, size_t *offset,
+                            const char *call)
 {
     for (uint64_t from = 0;;) {
         size_t free_at = SIZE_MAX;
@@ -173,7 +174,7 @@ static int take_place(struct team *team, const struct segment *part, size_t size
 }
 
 /* NULL after a sentence. */
-static struct team *team_of(shmem_team_t handle, const char *call)
+static struct team *team_of_buffer(shmem_team_t handle, const char *call)
 {
     if (iso_enter(call) != 0)
         return NULL;
@@ -188,7 +189,7 @@ void *pshmemx_team_malloc(shmem_team_t team_handle, size_t size, int kind)
 {
     static const char call[] = "shmemx_team_malloc";
     size_t offset;
-    struct team *team = team_of(team_handle, call);
+    struct team *team = team_of_buffer(team_handle, call);
     if (team == NULL || size == 0)
         return NULL;
     if (!is_equal(team, (uint64_t)size ^ (uint64_t)(unsigned)kind << 60, call)) {
@@ -196,7 +197,7 @@ void *pshmemx_team_malloc(shmem_team_t team_handle, size_t size, int kind)
         return NULL;
     }
     struct segment *part = part_of_kind(call, kind, SEGMENT_TEAM);
-    int rc = take_place(team, part, size, &offset, call);
+    int rc = take_local_place(team, part, size, &offset, call);
     if (rc != 0) {
         if (part != NULL)
             report_full(call, part, size);
@@ -214,7 +215,7 @@ int pshmemx_team_free(shmem_team_t team_handle, void *ptr)
 {
     static const char call[] = "shmemx_team_free";
     struct alloc_object object = {0, 0};
-    struct team *team = team_of(team_handle, call);
+    struct team *team = team_of_buffer(team_handle, call);
     if (team == NULL)
         return 1;
     struct segment *part = ptr != NULL ? object_at(call, ptr, SEGMENT_TEAM, &object) : NULL;

@@ -111,7 +111,7 @@ void iso_memory_stop(void)
 /* ---- parts of the calls ---- */
 
 /* What shmem_barrier_all does: also the puts of other contexts to an object arrive before it is reused. */
-static int barrier(const char *call)
+static int heap_barrier(const char *call)
 {
     iso_quiet_all(call);
     return iso_barrier_sync(&ISO->world, call);
@@ -141,7 +141,7 @@ static void raise_limit(const struct heap *h, size_t end)
 /* One PE prints for all: every PE has failed alike. */
 static enum log_level level_of_one(void) { return ISO->my_pe == 0 ? LOG_ERROR : LOG_INFO; }
 
-static ISO_COLD void report_full(const struct alloc_request *r)
+static ISO_COLD void report_heap_full(const struct alloc_request *r)
 {
     struct alloc_stats s = iso_alloc_stats(r->heap->alloc);
     char cap[96];
@@ -173,7 +173,7 @@ static char *allocate(const struct alloc_request *r)
     size_t offset;
     int rc = iso_alloc_get(h->alloc, r->align, r->size, &offset);
     if (rc == -ENOSPC) {
-        report_full(r);
+        report_heap_full(r);
         return NULL;
     }
     if (rc != 0) { /* other PEs may have succeeded: the heaps are not symmetric any more */
@@ -194,7 +194,7 @@ static void *allocate_and_exchange(const struct alloc_request *r)
     struct profile_span span = iso_profile_enter(PROFILE_HEAP, r->call, r->size);
     bool same = match(r->call, "size", r->size) == 0;
     void *object = same ? allocate(r) : NULL;
-    if (same && barrier(r->call) != 0)
+    if (same && heap_barrier(r->call) != 0)
         object = NULL;
     iso_profile_leave(&span);
     return object;
@@ -243,7 +243,7 @@ static ISO_COLD int refuse_pointer(const struct heap *h, const char *call, const
 }
 
 /* The live object that begins at ptr. 0, or -EINVAL after a sentence. */
-static int object_at(const struct heap *h, const char *call, const void *ptr, struct alloc_object *object)
+static int heap_object_at(const struct heap *h, const char *call, const void *ptr, struct alloc_object *object)
 {
     size_t offset = (size_t)((const char *)ptr - objects_of(h));
     bool found = iso_alloc_find(h->alloc, offset, object) && object->offset == offset;
@@ -252,7 +252,7 @@ static int object_at(const struct heap *h, const char *call, const void *ptr, st
 
 /* ---- the calls' bodies, with the name that errors and waits carry ---- */
 
-static void *get(const struct heap *h, const char *call, size_t size)
+static void *get_object(const struct heap *h, const char *call, size_t size)
 {
     struct alloc_request r = {h, call, ISO_LINE, size};
     return size == 0 ? NULL : allocate_and_exchange(&r);
@@ -271,7 +271,7 @@ static void *get_aligned(const struct heap *h, const char *call, size_t alignmen
     if (alignment > common_alignment(h)) {
         iso_log(level_of_one(), "%s: alignment %zu is above %zu, which is all that the %ss of all PEs have in common",
                 call, alignment, common_alignment(h), h->name);
-        (void)barrier(call);
+        (void)heap_barrier(call);
         return NULL;
     }
     struct alloc_request r = {h, call, ISO_MAX(alignment, (size_t)ISO_LINE), size};
@@ -294,7 +294,7 @@ static void *get_zeroed(const struct heap *h, const char *call, size_t count, si
     char *object = allocate(&r);
     if (object != NULL && object < used_end)
         h->fill(object, 0, ISO_MIN(bytes, (size_t)(used_end - object)));
-    if (barrier(call) != 0)
+    if (heap_barrier(call) != 0)
         object = NULL;
     iso_profile_leave(&span);
     return object;
@@ -307,7 +307,8 @@ static void give(const char *call, void *ptr)
         return;
     struct profile_span span = iso_profile_enter(PROFILE_HEAP, call, 0);
     struct heap h = heap_of(ptr);
-    if (object_at(&h, call, ptr, &object) == 0 && match(call, "offset of ptr", object.offset) == 0 && barrier(call) == 0) {
+    if (heap_object_at(&h, call, ptr, &object) == 0 && match(call, "offset of ptr", object.offset) == 0 &&
+        heap_barrier(call) == 0) {
         if (iso_alloc_free(h.alloc, object.offset) != 0) /* another thread was faster */
             (void)refuse_pointer(&h, call, ptr);
         else
@@ -320,7 +321,7 @@ static void *call_malloc(const char *call, size_t size)
 {
     iso_check_life(call);
     struct heap h = host_heap();
-    return get(&h, call, size);
+    return get_object(&h, call, size);
 }
 
 static void *call_align(const char *call, size_t alignment, size_t size)
@@ -343,12 +344,12 @@ static void *call_realloc(const char *call, void *ptr, size_t size)
     if (heap_of(ptr).segment != h.segment)
         iso_fatal(call, "ptr %p is device memory, which cannot change its size; allocate, copy and free", ptr);
     struct alloc_object old;
-    if (object_at(&h, call, ptr, &old) != 0)
+    if (heap_object_at(&h, call, ptr, &old) != 0)
         return NULL;
     struct profile_span span = iso_profile_enter(PROFILE_HEAP, call, size);
     (void)match(call, "offset of ptr", old.offset);
     (void)match(call, "size", size);
-    (void)barrier(call);
+    (void)heap_barrier(call);
     char *object = objects_of(&h) + old.offset;
     int rc = iso_alloc_resize(h.alloc, old.offset, size);
     if (rc == -ENOSPC) { /* not where it is; NULL: nowhere, and the old object is as it was */
@@ -366,7 +367,7 @@ static void *call_realloc(const char *call, void *ptr, size_t size)
         if (size < old.size)
             retire(&h, old.offset + size, old.size - size);
     }
-    (void)barrier(call);
+    (void)heap_barrier(call);
     iso_profile_leave(&span);
     return object;
 }
@@ -449,7 +450,7 @@ SHMEM_API(shmemx_malloc, pshmemx_malloc);
 void *pshmemx_malloc(size_t size, int kind)
 {
     struct heap h;
-    return open_heap("shmemx_malloc", kind, &h) ? get(&h, "shmemx_malloc", size) : NULL;
+    return open_heap("shmemx_malloc", kind, &h) ? get_object(&h, "shmemx_malloc", size) : NULL;
 }
 
 SHMEM_API(shmemx_calloc, pshmemx_calloc);

@@ -35,7 +35,7 @@
 /* ---- sentences ---- */
 
 /* "pe 3 on b (node x)" */
-static const char *describe(int pe, char text[192])
+static const char *describe_process(int pe, char text[192])
 {
     const struct peer *peer = &ISO->peers[pe];
     if (strcmp(peer->node, peer->host) == 0)
@@ -67,7 +67,7 @@ const char *iso_channel_text(int pe, char *text, size_t bytes)
 /* ---- connections ---- */
 
 /* The epoll set has it from now on; `what` is &channel.listener or a link. 0 or -errno. */
-static int watch(struct channel *c, int fd, uint32_t events, void *what)
+static int watch_fd(struct channel *c, int fd, uint32_t events, void *what)
 {
     struct epoll_event event;
     memset(&event, 0, sizeof event);
@@ -173,7 +173,7 @@ static void report_death(const struct link *link, int rc)
     char sentence[512], who[192];
     if (iso_job_has_reason())
         return;
-    describe(link->pe, who);
+    describe_process(link->pe, who);
     if (rc == -EBADMSG || rc == -EPROTO)
         snprintf(sentence, sizeof sentence, "a message from %s (%s) was changed or added on its way", who, link->name);
     else if (rc == -EPIPE || rc == -ECONNRESET)
@@ -285,7 +285,7 @@ static void dial(struct channel *c, int pe)
         return;
     }
     t->dialed = link;
-    int rc = watch(c, fd, EPOLLIN | EPOLLOUT, link);
+    int rc = watch_fd(c, fd, EPOLLIN | EPOLLOUT, link);
     if (rc != 0)
         fail_attempt(c, link, rc);
 }
@@ -300,8 +300,8 @@ static void give_up(struct channel *c, int pe)
                           : strerror(-t->error);
     log_error("pe %d on %s cannot connect to %s at %s within SHMEM_BOOT_TIMEOUT (%.3g s): %s; SHMEM_NETWORK chooses "
               "the interface",
-              ISO->my_pe, ISO->peers[ISO->my_pe].host, describe(pe, who), iso_channel_text(pe, where, sizeof where),
-              ISO->env->boot_timeout, why);
+              ISO->my_pe, ISO->peers[ISO->my_pe].host, describe_process(pe, who),
+              iso_channel_text(pe, where, sizeof where), ISO->env->boot_timeout, why);
     fail_requests(c, pe, t->error != 0 ? t->error : -ETIMEDOUT);
     t->give_up = 0;
 }
@@ -339,7 +339,7 @@ static void connected(struct channel *c, struct link *link)
     unsigned char secret[AUTH_BYTES];
     int fd = link->socket.fd, rc = iso_tcp_connect_end(fd);
     if (rc == 0)
-        rc = watch(c, fd, EPOLLIN, link);
+        rc = watch_fd(c, fd, EPOLLIN, link);
     if (rc == 0) {
         make_secret(c, ISO->my_pe, link->pe, secret);
         link->state = LINK_HANDSHAKE;
@@ -368,7 +368,7 @@ static void become_up(struct channel *c, struct link *link)
 }
 
 /* 1: a part of the handshake came; 0: nothing yet; -errno. */
-static int shake_hands(struct channel *c, struct link *link)
+static int shake_channel_hands(struct channel *c, struct link *link)
 {
     unsigned char secret[AUTH_BYTES];
     int rc = iso_handshake_receive(&link->in.handshake, &link->socket);
@@ -539,7 +539,7 @@ static void accept_all(struct channel *c)
             continue;
         link->state = LINK_HANDSHAKE;
         iso_handshake_accept(&link->in.handshake, &link->socket, fd);
-        if (watch(c, fd, EPOLLIN, link) != 0)
+        if (watch_fd(c, fd, EPOLLIN, link) != 0)
             close_link(c, link);
     }
 }
@@ -560,13 +560,13 @@ static void make_progress(struct channel *c)
             connected(c, link);
         else
             for (int rc = 1; rc > 0 && link->socket.fd >= 0;) {
-                rc = link->state == LINK_HANDSHAKE ? shake_hands(c, link) : read_frame(c, link);
+                rc = link->state == LINK_HANDSHAKE ? shake_channel_hands(c, link) : read_frame(c, link);
                 if (rc < 0 && link->socket.fd >= 0)
                     end_link(c, link, rc);
             }
     }
     int64_t now = c->pending != NULL || c->listen_again != 0 ? iso_deadline_now() : 0;
-    if (c->listen_again != 0 && now > c->listen_again && watch(c, c->listener, EPOLLIN, &c->listener) == 0)
+    if (c->listen_again != 0 && now > c->listen_again && watch_fd(c, c->listener, EPOLLIN, &c->listener) == 0)
         c->listen_again = 0;
     for (struct link *link = c->pending, *next; link != NULL; link = next) {
         next = link->next;
@@ -648,7 +648,7 @@ int iso_channel_ask(int pe, const void *request_body, void *answer)
             continue;
         reported = true; /* it is said once, as of every wait past SHMEM_TIMEOUT */
         log_error("the set-up of a connection: %s has not answered for %.1f s, longer than SHMEM_TIMEOUT",
-                  describe(pe, who), waited);
+                  describe_process(pe, who), waited);
         if (ISO->env->timeout_abort)
             iso_abort_job(1, "a wait lasted longer than SHMEM_TIMEOUT and SHMEM_TIMEOUT_ABORT is set");
     }
@@ -695,7 +695,7 @@ static int start_listening(struct channel *c)
         return c->listener;
     }
     c->mine.port = any.port;
-    return watch(c, c->listener, EPOLLIN, &c->listener);
+    return watch_fd(c, c->listener, EPOLLIN, &c->listener);
 }
 
 int iso_channel_open(struct host_addresses *mine)
@@ -761,7 +761,8 @@ int iso_channel_start(void)
         }
         if (iso_deadline_now() > deadline && (!calls || next->up != NULL)) {
             log_error("shmem_init: %s has not connected to pe %d on %s within SHMEM_BOOT_TIMEOUT (%.3g s)",
-                      describe(before, who), self->my_pe, self->peers[self->my_pe].host, self->env->boot_timeout);
+                      describe_process(before, who), self->my_pe, self->peers[self->my_pe].host,
+                      self->env->boot_timeout);
             return -ETIMEDOUT;
         }
         wait_once(c, -1, &wait);

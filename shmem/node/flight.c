@@ -74,7 +74,7 @@ void iso_flights_destroy(struct flights *flights)
     free(flights);
 }
 
-static void add(struct flights *flights, const struct flown *f)
+static void add_flown(struct flights *flights, const struct flown *f)
 {
     if (flights->n == flights->room) {
         size_t room = flights->room == 0 ? ISO_FLIGHTS : 2 * flights->room;
@@ -137,19 +137,19 @@ void iso_flights_take(struct flights *flights, int pe, const struct control *con
     struct flown f = {.pe = pe};
     for (int i = 0; flights != NULL && control != NULL && i < ISO_FLIGHTS; i++)
         if (read_entry(control, &control->flights[i], since_1970, &f))
-            add(flights, &f);
+            add_flown(flights, &f);
 }
 
 /* ---- comparison ---- */
 
-static int order(uint64_t a, uint64_t b) { return (a > b) - (a < b); }
+static int order_numbers(uint64_t a, uint64_t b) { return (a > b) - (a < b); }
 
-static int by_team(const void *a, const void *b)
+static int order_by_team(const void *a, const void *b)
 {
     const struct flown *x = (const struct flown *)a, *y = (const struct flown *)b;
-    int by = order(x->team, y->team);
-    by = by != 0 ? by : order(x->number, y->number);
-    return by != 0 ? by : order((uint64_t)x->pe, (uint64_t)y->pe);
+    int by = order_numbers(x->team, y->team);
+    by = by != 0 ? by : order_numbers(x->number, y->number);
+    return by != 0 ? by : order_numbers((uint64_t)x->pe, (uint64_t)y->pe);
 }
 
 struct telling {
@@ -272,7 +272,7 @@ void iso_flights_compare(struct flights *flights, flights_line *line, void *out)
     struct telling t = {line, out, NULL, NULL, 0};
     if (flights == NULL || flights->n == 0)
         return;
-    qsort(flights->of, flights->n, sizeof *flights->of, by_team);
+    qsort(flights->of, flights->n, sizeof *flights->of, order_by_team);
     for (size_t i = 0; i < flights->n; i++)
         t.n_pes = ISO_MAX(t.n_pes, flights->of[i].pe + 1);
     const struct flown **last_of = (const struct flown **)calloc((size_t)t.n_pes, sizeof *last_of), *end = flights->of + flights->n;
@@ -305,7 +305,7 @@ void iso_flights_write(const struct flights *flights, FILE *out)
 
 static uint32_t job_of_this(void) { return ISO->node != NULL ? ISO->node->head.job : 0; }
 
-static void write_file(int pe, const struct control *control, const char *why)
+static void write_flight_file(int pe, const struct control *control, const char *why)
 {
     char path[4096], fresh[4096 + 16];
     struct flights *flights = iso_flights_create();
@@ -329,7 +329,10 @@ static void write_file(int pe, const struct control *control, const char *why)
     iso_flights_destroy(flights);
 }
 
-static const struct control *control_of(int pe) { return (const struct control *)(const void *)iso_peer_control(pe); }
+static const struct control *flight_control(int pe)
+{
+    return (const struct control *)(const void *)iso_peer_control(pe);
+}
 
 void iso_flight_record(enum flight_whose whose, const char *why)
 {
@@ -337,10 +340,10 @@ void iso_flight_record(enum flight_whose whose, const char *why)
     if (self->env == NULL || self->env->flight[0] == '\0' || self->peers == NULL || self->control == NULL)
         return;
     if (whose == FLIGHT_OWN)
-        write_file(self->my_pe, self->control, why);
+        write_flight_file(self->my_pe, self->control, why);
     for (int i = 0; whose == FLIGHT_NODE && i < self->n_local; i++)
-        if (control_of(self->local_pes[i]) != NULL)
-            write_file(self->local_pes[i], control_of(self->local_pes[i]), why);
+        if (flight_control(self->local_pes[i]) != NULL)
+            write_flight_file(self->local_pes[i], flight_control(self->local_pes[i]), why);
 }
 
 /* Another line is left out. */
@@ -354,7 +357,7 @@ static void take_line(struct flights *flights, const char *line)
     f.team = (uint64_t)slot << 32 | first;
     f.waited = waited != 0;
     clean_name(f.name);
-    add(flights, &f);
+    add_flown(flights, &f);
 }
 
 int iso_flights_take_text(struct flights *flights, char *text)
@@ -413,7 +416,7 @@ int iso_flights_read(struct flights *flights, const char *folder, uint32_t job)
 
 /* ---- at a report ---- */
 
-static void print_line(void *out, const char *line)
+static void print_flown(void *out, const char *line)
 {
     (void)out;
     log_error("  %s", line);
@@ -428,8 +431,8 @@ void iso_flight_report(void)
         (void)iso_flights_read(flights, self->env->flight, job_of_this());
     } else {
         for (int i = 0; i < self->n_local; i++)
-            iso_flights_take(flights, self->local_pes[i], control_of(self->local_pes[i]));
+            iso_flights_take(flights, self->local_pes[i], flight_control(self->local_pes[i]));
     }
-    iso_flights_compare(flights, print_line, NULL);
+    iso_flights_compare(flights, print_flown, NULL);
     iso_flights_destroy(flights);
 }

@@ -87,7 +87,7 @@ void iso_graph_take(struct graph *g, int pe, const struct control *control)
         struct graph_wait *e = &g->waits[g->n_waits];
         const uint64_t *from = (const uint64_t *)(const void *)&control->waits[i];
         uint64_t words[sizeof e->record / 8];
-        for (size_t k = 0; k < sizeof words / 8; k++) /* pairs with publish of wait.c; a torn record is acceptable */
+        for (size_t k = 0; k < sizeof words / 8; k++) /* pairs with publish_wait; a torn record is acceptable */
             words[k] = load_word(from + k);
         memcpy(&e->record, words, sizeof e->record);
         ((char *)e->record.call)[sizeof e->record.call - 1] = '\0';
@@ -326,7 +326,7 @@ static void write_waited(struct graph *graph, const struct graph_group *g, char 
         snprintf(text, bytes, "other members of the team");
 }
 
-static double seconds(uint64_t now, uint64_t since) { return since < now ? (double)(now - since) / 1e9 : 0.0; }
+static double waited_seconds(uint64_t now, uint64_t since) { return since < now ? (double)(now - since) / 1e9 : 0.0; }
 
 /* "expected >= 4, seen 3" */
 static void write_values(const struct wait_record *r, char *text, size_t bytes)
@@ -346,7 +346,7 @@ static void write_group(struct graph *graph, int first, graph_line *line, void *
     write_pes(graph, graph->set, who, sizeof who);
     write_waited(graph, &g, waited, sizeof waited);
     write_values(r, values, sizeof values);
-    double most = seconds(graph->now, g.oldest_ns), least = seconds(graph->now, g.newest_ns);
+    double most = waited_seconds(graph->now, g.oldest_ns), least = waited_seconds(graph->now, g.newest_ns);
     if (most - least < 0.05)
         snprintf(time, sizeof time, "for %.1f s", most);
     else
@@ -380,7 +380,7 @@ static void write_state(struct graph *g, enum graph_state state, graph_line *lin
     line(out, text);
 }
 
-static const char *call_of(const struct graph *g, int pe)
+static const char *graph_call_of(const struct graph *g, int pe)
 {
     return (const char *)g->waits[g->pes[pe].first].record.call;
 }
@@ -390,8 +390,8 @@ static void write_cycle(const struct graph *g, graph_line *line, void *out)
     char text[CYCLE_SHOWN * 96 + 64];
     size_t n = (size_t)snprintf(text, sizeof text, "cycle: ");
     for (int i = 0; i < g->n_cycle && i < CYCLE_SHOWN; i++)
-        n += (size_t)snprintf(text + n, sizeof text - n, "%spe %d waits in %s for pe %d", i > 0 ? ", " : "", g->cycle[i],
-                              call_of(g, g->cycle[i]), g->cycle[(i + 1) % g->n_cycle]);
+        n += (size_t)snprintf(text + n, sizeof text - n, "%spe %d waits in %s for pe %d", i > 0 ? ", " : "",
+                              g->cycle[i], graph_call_of(g, g->cycle[i]), g->cycle[(i + 1) % g->n_cycle]);
     if (g->n_cycle > CYCLE_SHOWN)
         snprintf(text + n, sizeof text - n, ", ... (%d PEs)", g->n_cycle);
     line(out, text);
@@ -423,7 +423,7 @@ static void write_culprit(const struct graph *g, int pe, graph_line *line, void 
         snprintf(text, sizeof text,
                  "culprit: pe %d%s waits in %s at address %#" PRIx64 " (%s), and no PE is left that could store it: "
                  "the signal was lost or never sent",
-                 pe, place, call_of(g, pe), g->waits[p->first].record.addr, values);
+                 pe, place, graph_call_of(g, pe), g->waits[p->first].record.addr, values);
     }
     line(out, text);
 }
@@ -467,7 +467,7 @@ static void write_json_wait(const struct graph *g, const struct graph_wait *w, F
     fputs("{\"call\": ", out);
     write_text(out, (const char *)r->call);
     fprintf(out, ", \"kind\": \"%s\", \"seconds\": %.3f, \"peer\": %d, \"address\": \"%#" PRIx64 "\"", kinds[r->kind],
-            seconds(g->now, r->since_ns), (int)r->peer, r->addr);
+            waited_seconds(g->now, r->since_ns), (int)r->peer, r->addr);
     if (r->kind == WAIT_WORD || r->kind == WAIT_LOCK)
         fprintf(out, r->is_signed != 0 ? ", \"compare\": \"%.*s\", \"expected\": %" PRId64 ", \"seen\": %" PRId64
                                        : ", \"compare\": \"%.*s\", \"expected\": %" PRIu64 ", \"seen\": %" PRIu64,

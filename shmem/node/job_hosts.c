@@ -132,7 +132,7 @@ static void write_command(const struct job_question *q, char *text, size_t bytes
              q->flights != NULL ? "--flight-part" : "--part");
 }
 
-static void start_agent(struct asked *a, const struct job_question *q, const char *host)
+static void start_host_agent(struct asked *a, const struct job_question *q, const char *host)
 {
     char *argv[AGENT_WORDS + 3], *words = strdup(q->agent), *rest = words, command[PATH_MAX + 64];
     int fd[2] = {-1, -1}, n = 0;
@@ -159,7 +159,7 @@ static void start_agent(struct asked *a, const struct job_question *q, const cha
 }
 
 /* Whatever it has said. False: it has come to its end. */
-static bool read_some(struct asked *a)
+static bool read_reply(struct asked *a)
 {
     char *larger = (char *)realloc(a->text, a->len + 4096 + 1);
     ssize_t n = -1;
@@ -189,7 +189,7 @@ static void await_agents(struct asked *asked, struct pollfd *polls, int n)
             return;
         for (int i = 0; i < n; i++)
             if (polls[i].revents != 0 && asked[i].fd >= 0)
-                open -= !read_some(&asked[i]);
+                open -= !read_reply(&asked[i]);
     }
 }
 
@@ -212,7 +212,7 @@ int iso_job_hosts_ask(const struct job_question *q, FILE *notes)
     struct pollfd *polls = (struct pollfd *)calloc((size_t)q->n_hosts, sizeof *polls);
     int n_seen = 0, n = asked != NULL && polls != NULL ? q->n_hosts : 0;
     for (int i = 0; i < n; i++)
-        start_agent(&asked[i], q, q->hosts[i]);
+        start_host_agent(&asked[i], q, q->hosts[i]);
     await_agents(asked, polls, n);
     for (int i = 0; i < n; i++) {
         bool late = asked[i].fd >= 0;

@@ -41,7 +41,7 @@ struct look {
 
 /* ---- the files ---- */
 
-static bool is_valid(const struct node_file *file, size_t bytes)
+static bool job_file_is_valid(const struct node_file *file, size_t bytes)
 {
     const struct node_head *head = &file->head;
     if (bytes < sizeof *file || __atomic_load_n(&head->magic, __ATOMIC_ACQUIRE) != ISO_NODE_MAGIC + ISO_PROTOCOL ||
@@ -62,7 +62,7 @@ static bool is_valid(const struct node_file *file, size_t bytes)
 }
 
 /* Takes fd. */
-static void add_file(struct look *look, int fd)
+static void add_job_file(struct look *look, int fd)
 {
     struct stat about;
     int seals = fcntl(fd, F_GET_SEALS);
@@ -76,7 +76,7 @@ static void add_file(struct look *look, int fd)
     if (at == MAP_FAILED)
         return;
     struct look_file *files = NULL;
-    if (is_valid((const struct node_file *)at, bytes))
+    if (job_file_is_valid((const struct node_file *)at, bytes))
         files = (struct look_file *)realloc(look->files, ((size_t)look->n + 1) * sizeof *files);
     if (files == NULL) {
         munmap(at, bytes);
@@ -101,7 +101,7 @@ static void scan_process(struct look *look, const char *pid)
             continue;
         int fd = openat(dirfd(fds), e->d_name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
         if (fd >= 0)
-            add_file(look, fd);
+            add_job_file(look, fd);
     }
     closedir(fds);
 }
@@ -193,7 +193,7 @@ static const struct node_file *find_job(const struct look *look, const char *job
 
 /* ---- one job ---- */
 
-static const struct control *control_of(const struct node_file *file, int local)
+static const struct control *job_control(const struct node_file *file, int local)
 {
     const struct node_head *head = &file->head;
     if (!__atomic_load_n(&file->members[local].joined, __ATOMIC_ACQUIRE) || head->control_stride == 0)
@@ -216,15 +216,15 @@ static void take_member(struct graph *graph, const struct look *look, const stru
     bool left = __atomic_load_n(&member->left, __ATOMIC_ACQUIRE) || __atomic_load_n(&member->gone, __ATOMIC_ACQUIRE);
     if (pid > 0 && !left)
         iso_graph_look_at_process(p, pid);
-    if (control_of(file, local) != NULL)
-        iso_graph_take(graph, pe, control_of(file, local));
+    if (job_control(file, local) != NULL)
+        iso_graph_take(graph, pe, job_control(file, local));
     if (left)
         p->state = GRAPH_LEFT;
 }
 
 static void print_line(void *out, const char *line) { fprintf((FILE *)out, "  %s\n", line); }
 
-static void write_table(const struct graph *graph, FILE *out)
+static void write_job_table(const struct graph *graph, FILE *out)
 {
     fputs("  pe: process, host, seconds of CPU, MiB resident, MiB of heap, steps of the world\n", out);
     for (int pe = 0; pe < graph->n_pes; pe++) {
@@ -329,7 +329,7 @@ static int write_job(FILE *out, const struct look *look, const struct node_file 
         if (n_seen + n_far < head->n_pes)
             fprintf(out, "  not seen: %d of the PEs, on hosts that were not asked or have not answered; isomer-info --job %08" PRIx32
                          " describes them there\n", head->n_pes - n_seen - n_far, head->job);
-        write_table(graph, out);
+        write_job_table(graph, out);
     }
     for (char *line = notes, *end; form != SHMEMX_PART && line != NULL && (end = strchr(line, '\n')) != NULL; line = end + 1)
         log_error("%.*s", (int)(end - line), line);
@@ -364,7 +364,7 @@ static int look_at_flights(FILE *out, const struct look *look, const struct node
         const struct node_file *file = look->files[i].file;
         for (int local = 0; local < file->head.n_local && file->head.job == first->head.job; local++)
             if (file->members[local].pe >= 0 && file->members[local].pe < first->head.n_pes) {
-                iso_flights_take(flights, file->members[local].pe, control_of(file, local));
+                iso_flights_take(flights, file->members[local].pe, job_control(file, local));
                 n_seen++;
             }
     }

@@ -47,7 +47,7 @@ static size_t file_bytes(void)
     return control_offset(ISO->n_local) + (size_t)ISO->n_nodes * sizeof(struct node_host);
 }
 
-static int fail(const char *what)
+static int fail_node_file(const char *what)
 {
     int error = errno;
     log_error("shmem_init: the memory of %zu bytes that the PEs of this node share cannot be %s: %m",
@@ -61,7 +61,7 @@ static int map_file(void)
     size_t bytes = file_bytes();
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, self->node_fd, 0);
     if (at == MAP_FAILED)
-        return fail("mapped");
+        return fail_node_file("mapped");
     self->node = (struct node_file *)at;
     self->node_bytes = bytes;
     return 0;
@@ -133,7 +133,7 @@ int iso_node_join(void)
     if (control_stride() != 0 &&
         mmap(self->control, control_stride(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
              self->node_fd, (off_t)control_offset(self->my_local)) != (void *)self->control)
-        return fail("mapped");
+        return fail_node_file("mapped");
 
     /* The lock is held from join to leave. Threads of one process do not die alone, and do not lock it. */
     pthread_mutexattr_init(&robust);
@@ -148,7 +148,7 @@ int iso_node_join(void)
     self->node_joined = rc == 0;
     __atomic_store_n(&me->joined, 1, __ATOMIC_RELEASE);
     errno = rc;
-    return rc == 0 ? 0 : fail("locked");
+    return rc == 0 ? 0 : fail_node_file("locked");
 }
 
 /* ---- the memory of the others ---- */
@@ -246,7 +246,7 @@ bool iso_node_is_alive(int local)
 #endif
 }
 
-static void report_death(const struct peer *peer, const struct wait *wait)
+static void report_node_death(const struct peer *peer, const struct wait *wait)
 {
     char sentence[128];
     if (iso_job_has_reason())
@@ -270,7 +270,7 @@ static bool hear_exit(void)
 
 /* `ask`: the processes of held locks are examined too. The kernel may lose the lock of a process that it ends for want
  * of memory. */
-static void look(const struct wait *wait, bool ask)
+static void look_for_death(const struct wait *wait, bool ask)
 {
     struct state *self = ISO;
     if (hear_exit())
@@ -285,11 +285,11 @@ static void look(const struct wait *wait, bool ask)
         if (hear_exit()) /* it ended because another PE ends the job */
             return;
         if (!__atomic_load_n(&member->gone, __ATOMIC_ACQUIRE)) /* it left between the two looks */
-            report_death(peer, wait);
+            report_node_death(peer, wait);
     }
 }
 
-void iso_node_watch_now(const struct wait *wait) { look(wait, true); }
+void iso_node_watch_now(const struct wait *wait) { look_for_death(wait, true); }
 
 void iso_node_watch(const struct wait *wait)
 {
@@ -311,7 +311,7 @@ void iso_node_watch(const struct wait *wait)
     uint64_t now = iso_wait_now_ns(), before = __atomic_load_n(&node->watched_ns, __ATOMIC_RELAXED);
     if (now - before > WATCH_NS && __atomic_compare_exchange_n(&node->watched_ns, &before, now, false, __ATOMIC_RELAXED,
                                                                __ATOMIC_RELAXED)) /* it says nothing but the time */
-        look(wait, now / ASK_NS != before / ASK_NS);
+        look_for_death(wait, now / ASK_NS != before / ASK_NS);
 }
 
 /* ---- what this PE tells ---- */

@@ -73,7 +73,7 @@ bool iso_report_has_exited(int pe)
     return control != NULL && __atomic_load_n(&control->exited, __ATOMIC_RELAXED) != 0;
 }
 
-static void take_pe(struct graph *graph, int pe)
+static void take_reported_pe(struct graph *graph, int pe)
 {
     const struct peer *peer = &ISO->peers[pe];
     const struct control *control = control_of(pe);
@@ -89,10 +89,7 @@ static void take_pe(struct graph *graph, int pe)
         p->state = GRAPH_LEFT;
 }
 
-static void print_line(void *out, const char *line)
-{
-    iso_log(*(const enum log_level *)out, "  %s", line);
-}
+static void print_pe(void *out, const char *line) { iso_log(*(const enum log_level *)out, "  %s", line); }
 
 static void print_all(enum log_level level, const struct wait *wait, uint64_t now, const char *limit)
 {
@@ -101,9 +98,9 @@ static void print_all(enum log_level level, const struct wait *wait, uint64_t no
     iso_log(level, "%s: this PE has been waiting %.1f s, longer than %s; %s:", iso_call_name(wait->call),
             (double)(now - wait->since_ns) / 1e9, limit, self->n_nodes > 1 ? "the PEs of its node" : "all PEs");
     for (int i = 0; i < self->n_local && graph != NULL; i++)
-        take_pe(graph, self->local_pes[i]);
+        take_reported_pe(graph, self->local_pes[i]);
     if (graph != NULL)
-        iso_graph_write(graph, print_line, &level);
+        iso_graph_write(graph, print_pe, &level);
     iso_graph_destroy(graph);
     if (level == LOG_ERROR)
         iso_flight_report();

@@ -72,7 +72,7 @@ static int lock_holder(const struct state *self, const void *lock)
     return -1;
 }
 
-static void publish(struct wait *wait, uint64_t seen, uint64_t now)
+static void publish_wait(struct wait *wait, uint64_t seen, uint64_t now)
 {
     struct state *self = ISO;
     if (self->control == NULL)
@@ -112,7 +112,7 @@ static void publish(struct wait *wait, uint64_t seen, uint64_t now)
 void iso_wait_show(struct wait *wait)
 {
     wait->since_ns = iso_wait_now_ns();
-    publish(wait, 0, wait->since_ns);
+    publish_wait(wait, 0, wait->since_ns);
 }
 
 void iso_wait_show_kernel(const char *call, int pe, uint64_t addr, uint64_t waited_ns)
@@ -240,7 +240,7 @@ static void look_who_is_late(struct wait *wait)
 
 /* ---- the stages ---- */
 
-static bool progress(const struct state *self) { return self->above.progress != NULL && self->above.progress(); }
+static bool progress_wait(const struct state *self) { return self->above.progress != NULL && self->above.progress(); }
 
 int iso_wait_slow(struct wait *wait, uint64_t seen)
 {
@@ -253,7 +253,7 @@ int iso_wait_slow(struct wait *wait, uint64_t seen)
     if (wait->polls < self->spin) {
         if (network && !near) {
             wait->polls += (self->soft_network ? POLLS_PER_LOOK_SOFTWARE : POLLS_PER_LOOK) - 1;
-            wait->worked |= progress(self);
+            wait->worked |= progress_wait(self);
         } else {
             iso_cpu_relax();
         }
@@ -261,7 +261,7 @@ int iso_wait_slow(struct wait *wait, uint64_t seen)
     }
     if (!wait->sleeping && ++wait->yields % YIELDS_PER_LOOK != 0) {
         if (network && (!near || wait->yields % YIELDS_NEAR_PER_LOOK == 0))
-            wait->worked |= progress(self);
+            wait->worked |= progress_wait(self);
         /* A look at a network may itself be a system call. Where PEs share cores, each look gives the core away. */
         if (!network || near || self->spin == 0 || wait->yields % LOOKS_PER_YIELD == 0)
             (void)iso_yield(&wait->yielding_ns);
@@ -271,12 +271,12 @@ int iso_wait_slow(struct wait *wait, uint64_t seen)
     if (wait->since_ns == 0)
         wait->since_ns = wait->checked_ns = wait->busy_ns = now;
     uint64_t waited = now - wait->since_ns;
-    if (progress(self) || wait->worked)
+    if (progress_wait(self) || wait->worked)
         wait->busy_ns = now;
     wait->worked = false;
     if (now - wait->checked_ns > POLL_PEERS_NS) {
         wait->checked_ns = now;
-        publish(wait, seen, now);
+        publish_wait(wait, seen, now);
         if (ISO_UNLIKELY(self->profile != NULL))
             look_who_is_late(wait);
         iso_wait_poll_peers(wait);

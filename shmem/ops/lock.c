@@ -30,7 +30,7 @@ static uint32_t next_of(uint64_t value) { return (uint32_t)(value >> 32); }
 
 /* ---- access to a word: by pointer, else by messages that the owner of the word applies ---- */
 
-ISO_INLINE uint64_t *direct(const struct word *word) { return (uint64_t *)(void *)word->place.cpu; }
+ISO_INLINE uint64_t *word_pointer(const struct word *word) { return (uint64_t *)(void *)word->place.cpu; }
 
 static ISO_COLD uint64_t far_amo(const struct word *word, struct amo op)
 {
@@ -42,7 +42,7 @@ static ISO_COLD uint64_t far_amo(const struct word *word, struct amo op)
 ISO_INLINE uint64_t load_acquire(const struct word *word)
 {
     if (ISO_LIKELY(word->place.cpu != NULL))
-        return __atomic_load_n(direct(word), __ATOMIC_ACQUIRE);
+        return __atomic_load_n(word_pointer(word), __ATOMIC_ACQUIRE);
     return far_amo(word, (struct amo){.op = AMO_FETCH, .bytes = 8, .fetches = true});
 }
 
@@ -50,7 +50,7 @@ ISO_INLINE uint64_t load_acquire(const struct word *word)
 ISO_INLINE uint64_t take_ticket(const struct word *word)
 {
     if (ISO_LIKELY(word->place.cpu != NULL))
-        return __atomic_fetch_add(direct(word), ONE_TICKET, __ATOMIC_ACQUIRE);
+        return __atomic_fetch_add(word_pointer(word), ONE_TICKET, __ATOMIC_ACQUIRE);
     return far_amo(word, (struct amo){.op = AMO_ADD, .bytes = 8, .operand = ONE_TICKET, .fetches = true});
 }
 
@@ -59,7 +59,7 @@ ISO_INLINE bool take_ticket_if(const struct word *word, uint64_t free_value)
 {
     uint64_t seen = free_value;
     if (ISO_LIKELY(word->place.cpu != NULL))
-        return __atomic_compare_exchange_n(direct(word), &seen, free_value + ONE_TICKET, false, __ATOMIC_ACQUIRE,
+        return __atomic_compare_exchange_n(word_pointer(word), &seen, free_value + ONE_TICKET, false, __ATOMIC_ACQUIRE,
                                            __ATOMIC_RELAXED);
     seen = far_amo(
         word,
@@ -118,7 +118,7 @@ static ISO_COLD uint64_t note_read(const struct word *home, const long *lock)
 {
     struct word note = note_of(home, lock);
     if (note.place.cpu != NULL)
-        return __atomic_load_n(direct(&note), __ATOMIC_RELAXED);
+        return __atomic_load_n(word_pointer(&note), __ATOMIC_RELAXED);
     return far_amo(&note, (struct amo){.op = AMO_FETCH, .bytes = 8, .fetches = true});
 }
 
@@ -126,7 +126,7 @@ static ISO_COLD void note_write(const struct word *home, const long *lock, uint6
 {
     struct word note = note_of(home, lock);
     if (note.place.cpu != NULL)
-        __atomic_store_n(direct(&note), value, __ATOMIC_RELAXED);
+        __atomic_store_n(word_pointer(&note), value, __ATOMIC_RELAXED);
     else
         (void)far_amo(&note, (struct amo){.op = AMO_SWAP, .bytes = 8, .operand = value, .fetches = true});
 }

@@ -112,7 +112,7 @@ static uint64_t seen_key(const struct word_set *s, size_t i)
     return load_key(s->ivars + i * s->kind.bytes, s->kind);
 }
 
-static bool holds(const struct word_set *s, size_t i) { return compare(seen_key(s, i), s->cmp, value_key(s, i)); }
+static bool word_holds(const struct word_set *s, size_t i) { return compare(seen_key(s, i), s->cmp, value_key(s, i)); }
 
 static struct wait begin_wait(const struct word_set *s, size_t i)
 {
@@ -142,7 +142,7 @@ static uint64_t wait_one(const struct word_set *s, size_t i)
 
 /* ---- all, any, some ---- */
 
-static size_t failed(size_t result)
+static size_t wait_failed(size_t result)
 {
     iso_transport_polled();
     return result;
@@ -178,8 +178,8 @@ static int test_all(struct word_set *s)
     count_test();
     check_set(s);
     for (size_t i = 0; i < s->nelems; i++)
-        if (is_in(s, i) && !holds(s, i))
-            return (int)failed(0);
+        if (is_in(s, i) && !word_holds(s, i))
+            return (int)wait_failed(0);
     return 1;
 }
 
@@ -196,7 +196,7 @@ static size_t anywhere(size_t nelems)
 enum { EMPTY = -1, NONE, FOUND };
 
 /* One round over the set from `start`: FOUND and *found; NONE: nothing holds; EMPTY: nothing is in the set. */
-static int find(const struct word_set *s, size_t start, size_t *found)
+static int find_word(const struct word_set *s, size_t start, size_t *found)
 {
     int result = EMPTY;
     for (size_t n = 0, i = start; n < s->nelems; n++, i = i + 1 == s->nelems ? 0 : i + 1) {
@@ -204,7 +204,7 @@ static int find(const struct word_set *s, size_t start, size_t *found)
             continue;
         result = NONE;
         *found = i;
-        if (holds(s, i))
+        if (word_holds(s, i))
             return FOUND;
     }
     return result;
@@ -214,13 +214,13 @@ static size_t find_any(struct word_set *s)
 {
     check_set(s);
     size_t start = s->nelems > 1 ? anywhere(s->nelems) : 0, i = 0;
-    int result = find(s, start, &i);
+    int result = find_word(s, start, &i);
     if (result == EMPTY)
         return SIZE_MAX;
     if (result == FOUND)
         return i;
     struct wait wait = begin_wait(s, i);
-    while (find(s, start, &i) != FOUND)
+    while (find_word(s, start, &i) != FOUND)
         pause_wait(&wait, s, i);
     iso_wait_end(&wait);
     return i;
@@ -239,7 +239,7 @@ static size_t test_any(struct word_set *s)
     count_test();
     check_set(s);
     size_t i = 0;
-    return find(s, s->nelems > 1 ? anywhere(s->nelems) : 0, &i) == FOUND ? i : failed(SIZE_MAX);
+    return find_word(s, s->nelems > 1 ? anywhere(s->nelems) : 0, &i) == FOUND ? i : wait_failed(SIZE_MAX);
 }
 
 /* One round, all words: as fair as can be. *last: a word that is in the set, for the report. */
@@ -252,7 +252,7 @@ static size_t find_all(const struct word_set *s, size_t *indices, size_t *last, 
             continue;
         *empty = false;
         *last = i;
-        if (holds(s, i))
+        if (word_holds(s, i))
             indices[n++] = i;
     }
     return n;
@@ -295,7 +295,7 @@ static size_t test_some(struct word_set *s, size_t *indices)
     size_t last;
     bool empty;
     size_t n = find_all(s, indices, &last, &empty);
-    return n > 0 ? n : failed(0);
+    return n > 0 ? n : wait_failed(0);
 }
 
 /* ---- the calls; a single word first ---- */
@@ -322,7 +322,7 @@ static ISO_COLD int test_slow(const void *ivar, struct kind kind, int cmp, uint6
     struct word_set s = {.ivars = (const char *)ivar, .nelems = 1, .cmp = cmp, .kind = kind, .call = call};
     count_test();
     check_words(&s, "ivar", kind.bytes);
-    return compare(seen_key(&s, 0), cmp, key_of(value, kind)) ? 1 : (int)failed(0);
+    return compare(seen_key(&s, 0), cmp, key_of(value, kind)) ? 1 : (int)wait_failed(0);
 }
 
 /* The ordinary case, a word in the heap or the data segment, needs no call. */
@@ -352,7 +352,7 @@ ISO_INLINE int test_word(const void *ivar, struct kind kind, int cmp, const void
         return test_slow(ivar, kind, cmp, word, call);
     if (ISO_LIKELY(compare(load_key(ivar, kind), cmp, key_of(word, kind))))
         return 1;
-    return (int)failed(0);
+    return (int)wait_failed(0);
 }
 
 /* ---- stamps ---- */

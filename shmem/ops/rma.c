@@ -243,7 +243,7 @@ static size_t check_stride(ptrdiff_t stride, const char *arg, size_t bsize, cons
     return (size_t)stride;
 }
 
-static struct rma_blocks blocks_of(const struct strided *s, size_t bytes, const char *call)
+static struct rma_blocks rma_blocks_of(const struct strided *s, size_t bytes, const char *call)
 {
     return (struct rma_blocks){.dest = (char *)s->dest,
                                .source = (const char *)s->source,
@@ -304,7 +304,7 @@ static void put_blocks(const struct target *t, const struct strided *s, size_t b
         return;
     }
     iso_target_check_local(s->source, "source", t->call);
-    struct rma_blocks b = blocks_of(s, bytes, t->call);
+    struct rma_blocks b = rma_blocks_of(s, bytes, t->call);
     struct place to = iso_target_place(t, s->dest, span(&b, b.dst), "dest");
     if (ISO_LIKELY(to.cpu != NULL) && !iso_far_is_local(b.source)) {
         b.dest = to.cpu;
@@ -323,7 +323,7 @@ static void get_blocks(const struct target *t, const struct strided *s, size_t b
         return;
     }
     iso_target_check_local(s->dest, "dest", t->call);
-    struct rma_blocks b = blocks_of(s, bytes, t->call);
+    struct rma_blocks b = rma_blocks_of(s, bytes, t->call);
     struct place from = iso_target_place(t, s->source, span(&b, b.sst), "source");
     if (ISO_LIKELY(from.cpu != NULL) && !iso_far_is_local(b.dest)) {
         b.source = from.cpu;

@@ -97,7 +97,7 @@ static void write_metrics(FILE *out, const struct profile_sums *sum)
     write_teams(out, sum);
 }
 
-static void write_file(struct metrics *m)
+static void write_metrics_file(struct metrics *m)
 {
     char path[4096], fresh[4096 + 8];
     snprintf(path, sizeof path, "%s.%d.prom", ISO->env->metrics, ISO->my_pe);
@@ -115,7 +115,7 @@ static void write_file(struct metrics *m)
     m->complained = !good;
 }
 
-static void *run(void *argument)
+static void *run_metrics(void *argument)
 {
     struct metrics *m = (struct metrics *)argument;
     iso_thread_adopt(m->state);
@@ -124,7 +124,7 @@ static void *run(void *argument)
     clock_gettime(CLOCK_MONOTONIC, &at);
     pthread_mutex_lock(&m->lock);
     while (!m->ends) {
-        write_file(m);
+        write_metrics_file(m);
         double next = (double)at.tv_sec + (double)at.tv_nsec / 1e9 + period;
         at.tv_sec = (time_t)next;
         at.tv_nsec = (long)((next - (double)at.tv_sec) * 1e9);
@@ -132,7 +132,7 @@ static void *run(void *argument)
             continue;
     }
     pthread_mutex_unlock(&m->lock);
-    write_file(m);
+    write_metrics_file(m);
     return NULL;
 }
 
@@ -153,7 +153,7 @@ void iso_metrics_start(void)
         pthread_mutex_init(&m->lock, NULL);
         m->state = self;
         m->sum = sum;
-        rc = iso_thread_start(&m->thread, run, m);
+        rc = iso_thread_start(&m->thread, run_metrics, m);
     }
     if (rc == 0) {
         self->profile->metrics = m;

@@ -207,7 +207,7 @@ static void write_calls(FILE *out, const struct page *page)
     }
 }
 
-static void write_rows(FILE *out, struct page *page)
+static void write_page_rows(FILE *out, struct page *page)
 {
     qsort(page->rows, PROFILE_ROWS, sizeof page->rows[0], by_time);
     if (page->rows[0].name[0] != '\0')
@@ -308,7 +308,7 @@ static void write_page(FILE *out, struct page *page, const char *network)
     write_spread(out, page, "of it in long waits:", waited_of);
     write_late(out, page);
     write_calls(out, page);
-    write_rows(out, page);
+    write_page_rows(out, page);
     write_peers(out, page);
     write_heap(out, page);
     write_network(out, page, network);
@@ -333,7 +333,7 @@ static void print_page(struct page *page, const char *network)
 
 /* ---- JSON ---- */
 
-static void write_text(FILE *out, const char *text)
+static void write_page_text(FILE *out, const char *text)
 {
     fputc('"', out);
     for (; *text != '\0'; text++)
@@ -344,7 +344,7 @@ static void write_text(FILE *out, const char *text)
     fputc('"', out);
 }
 
-static void write_json_pe(FILE *out, const struct page *page, int pe)
+static void write_page_json_pe(FILE *out, const struct page *page, int pe)
 {
     const struct page_pe *p = of(page, pe);
     fprintf(out, "  {\"pe\": %d, \"seconds\": %.9f, \"heap_most_bytes\": %" PRIu64 ", \"heap_cap_bytes\": %" PRIu64
@@ -376,33 +376,33 @@ static void write_json_pe(FILE *out, const struct page *page, int pe)
     fprintf(out, "]}%s\n", pe + 1 < page->n ? "," : "");
 }
 
-static void write_json(FILE *out, const struct page *page, const char *network)
+static void write_page_json(FILE *out, const struct page *page, const char *network)
 {
     fprintf(out, "{\"isomer_profile\": 1, \"n_pes\": %d, \"n_nodes\": %d,\n \"network_of_pe_0\": ", page->n, ISO->n_nodes);
-    write_text(out, network);
+    write_page_text(out, network);
     fprintf(out, ",\n \"collectives\": [");
     for (int i = 0, n = 0; i < PROFILE_ROWS; i++) {
         const struct profile_row *row = &page->rows[i];
         if (row->name[0] == '\0')
             continue;
         fprintf(out, "%s\n  {\"name\": ", n++ > 0 ? "," : "");
-        write_text(out, row->name);
+        write_page_text(out, row->name);
         fprintf(out, ", \"log2_bytes_below\": %" PRIu64 ", \"count\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"ns\": %" PRIu64 "}",
                 row->size, row->count, row->bytes, row->ns);
     }
     fprintf(out, "],\n \"pes\": [\n");
     for (int pe = 0; pe < page->n; pe++)
-        write_json_pe(out, page, pe);
+        write_page_json_pe(out, page, pe);
     fprintf(out, " ]}\n");
 }
 
-static void write_file(const struct page *page, const char *network)
+static void write_page_file(const struct page *page, const char *network)
 {
     const char *path = strcmp(ISO->env->profile, "1") == 0 ? "isomer-profile.json" : ISO->env->profile;
     FILE *out = fopen(path, "w");
     bool good = out != NULL;
     if (good) {
-        write_json(out, page, network);
+        write_page_json(out, page, network);
         good = ferror(out) == 0;
         good = fclose(out) == 0 && good;
     }
@@ -421,7 +421,7 @@ void iso_page_print(const char *call)
         iso_transport_text(network, sizeof network);
         add_rows(&page);
         print_page(&page, network);
-        write_file(&page, network);
+        write_page_file(&page, network);
     }
     free(page.pes);
 }

@@ -90,7 +90,7 @@ static void fill_head(struct trace_head *head, const struct profile *p, int thre
 }
 
 /* The file has all of its blocks: a full disk is an error here, and no signal later. */
-static void *map_file(const char *path, size_t bytes)
+static void *map_trace_file(const char *path, size_t bytes)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     int rc = fd < 0 ? errno : posix_fallocate(fd, 0, (off_t)bytes);
@@ -117,7 +117,7 @@ struct trace_thread *iso_trace_open(struct profile *p)
     size_t at = trace_events_at(ISO->n_pes);
     struct trace_thread *t = (struct trace_thread *)calloc(1, sizeof *t);
     size_t bytes = at + p->trace_events * sizeof(struct trace_event);
-    char *file = t != NULL ? (char *)map_file(path, bytes) : NULL;
+    char *file = t != NULL ? (char *)map_trace_file(path, bytes) : NULL;
     if (file == NULL) {
         __atomic_store_n(&p->trace_stops, true, __ATOMIC_RELAXED);
         log_error("SHMEM_TRACE: %s with %zu bytes cannot be made: %m; its thread and later ones are not traced, set "

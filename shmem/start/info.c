@@ -148,7 +148,7 @@ static void write_build(FILE *out)
 
 /* ---- job and nodes ---- */
 
-static void write_job(FILE *out)
+static void write_info_job(FILE *out)
 {
     static const char *const levels[] = {"SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE"};
     const struct state *self = ISO;
@@ -200,7 +200,7 @@ static void write_nodes(FILE *out)
 
 /* ---- segments ---- */
 
-static void write_segments(FILE *out)
+static void write_info_segments(FILE *out)
 {
     struct alloc_stats stats = iso_alloc_stats(ISO->alloc);
     struct huge_pages huge = huge_pages(ISO->env);
@@ -242,7 +242,7 @@ static void write_paths_of_node(FILE *out, int first)
             mapped ? "by pointer" : "by transport ", mapped ? "" : name, globals, why, name);
 }
 
-static void write_paths(FILE *out)
+static void write_info_paths(FILE *out)
 {
     fprintf(out, "paths between PEs:\n");
     for (int pe = 0; pe < ISO->n_pes; pe++)
@@ -297,10 +297,10 @@ static void write_info(FILE *out)
     write_version(out);
     write_build(out);
     if (ISO->life == LIFE_RUNNING) {
-        write_job(out);
+        write_info_job(out);
         write_nodes(out);
-        write_segments(out);
-        write_paths(out);
+        write_info_segments(out);
+        write_info_paths(out);
         if (ISO->n_nodes > 1) { /* each transport's own line: device, method, counters */
             fprintf(out, "network of PE %d:\n", ISO->my_pe);
             write_table(out, iso_transport_text);
@@ -320,7 +320,7 @@ static void write_info(FILE *out)
     write_table(out, iso_coll_streams_text);
 }
 
-static void print_text(void (*write)(FILE *out))
+static void print_library_text(void (*write)(FILE *out))
 {
     write(stdout);
     fflush(stdout);
@@ -331,9 +331,9 @@ void iso_info_print_at_start(void)
     if (ISO->my_pe != 0)
         return;
     if (ISO->env->info)
-        print_text(write_settings);
+        print_library_text(write_settings);
     else if (ISO->env->version)
-        print_text(write_version);
+        print_library_text(write_version);
 }
 
 /* ---- doctor: findings ---- */
@@ -362,7 +362,7 @@ __attribute__((format(printf, 3, 4))) static void find(struct doctor *d, enum se
 }
 
 /* The first number in a file of /proc or /sys; `otherwise` where there is none. */
-static long long read_number(const char *path, long long otherwise)
+static long long read_file_number(const char *path, long long otherwise)
 {
     char line[64] = "", *end = line;
     FILE *f = fopen(path, "re");
@@ -376,7 +376,7 @@ static long long read_number(const char *path, long long otherwise)
 
 static uint64_t machine_bytes(void) { return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE); }
 
-static void check_launcher(struct doctor *d)
+static void report_launcher(struct doctor *d)
 {
     if (ISO->life == LIFE_RUNNING) {
         find(d, FINE, "this job was started by %s, %d PEs", ISO->boot.launcher, ISO->n_pes);
@@ -481,7 +481,7 @@ static void check_address_space(struct doctor *d)
 
 /* One socket for each PE of the node stays open; a few more descriptors come and go at the start. A PE raises its own
  * limit as far as it may. */
-static void check_files(struct doctor *d)
+static void check_file_limit(struct doctor *d)
 {
     enum { OWN_FILES = 32 };
     struct rlimit limit;
@@ -523,7 +523,7 @@ static uint64_t cgroup_limit(void)
         for (;;) { /* the group and all above it */
             snprintf(path, sizeof path,
                      second ? "/sys/fs/cgroup%s/memory.max" : "/sys/fs/cgroup/memory%s/memory.limit_in_bytes", group);
-            long long limit = read_number(path, -1);
+            long long limit = read_file_number(path, -1);
             if (limit >= 0 && (uint64_t)limit < least)
                 least = (uint64_t)limit;
             char *slash = strrchr(group, '/');
@@ -540,7 +540,7 @@ static uint64_t cgroup_limit(void)
 static void check_memory(struct doctor *d)
 {
     uint64_t limit = cgroup_limit(), all = d->heap * (uint64_t)d->local_pes;
-    if (read_number("/proc/sys/vm/overcommit_memory", 0) == 2)
+    if (read_file_number("/proc/sys/vm/overcommit_memory", 0) == 2)
         find(d, WARNING,
              "vm.overcommit_memory is 2: touching heap memory beyond the commit limit ends the job with "
              "SIGBUS instead of a null pointer from shmem_malloc; set SHMEM_SYMMETRIC_SIZE to what is there");
@@ -575,7 +575,7 @@ static void check_attach(struct doctor *d)
     const char *advice = "shmemx_buffer_register then needs page-aligned buffers";
     char from = 1, to = 0;
     struct iovec there = {&from, 1}, here = {&to, 1};
-    long long scope = read_number("/proc/sys/kernel/yama/ptrace_scope", 0);
+    long long scope = read_file_number("/proc/sys/kernel/yama/ptrace_scope", 0);
     unsigned long long capabilities = 0;
     char line[256];
     FILE *f = fopen("/proc/self/status", "re");
@@ -644,14 +644,14 @@ static void write_doctor(FILE *out)
     d.local_pes = ISO_MAX(d.local_pes, 1);
     d.heap = d.env.symmetric_size != 0 ? d.env.symmetric_size : machine_bytes();
 
-    check_launcher(&d);
+    report_launcher(&d);
     check_listening(&d);
     check_memfd(&d);
     check_sockets(&d);
     check_data_segment(&d);
     check_address_space(&d);
     check_memory(&d);
-    check_files(&d);
+    check_file_limit(&d);
     check_locked_memory(&d);
     check_huge_pages(&d);
     check_attach(&d);

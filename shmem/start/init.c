@@ -155,7 +155,7 @@ static int bring_up(const struct boot_attr *attr)
 }
 
 /* From the last line of bring_up to its first; no other PE reaches this one any more. */
-static void take_down(void)
+static void take_library_down(void)
 {
     struct state *self = ISO;
     iso_metrics_stop();
@@ -210,7 +210,7 @@ static int start_locked(const shmemx_init_attr_t *attr, int requested, int *prov
     if (rc == 0)
         rc = bring_up(attr != NULL ? &boot : NULL);
     if (rc != 0) {
-        take_down();
+        take_library_down();
         return rc;
     }
     self->spin = env.spin >= 0 ? (unsigned)env.spin : self->oversubscribed ? 0 : 1000;
@@ -238,7 +238,7 @@ static void lock_life(void)
 }
 
 /* Libraries of one process start Isomer without knowing of each other, from any thread. */
-static int start(const shmemx_init_attr_t *attr, int requested, int *provided)
+static int start_library(const shmemx_init_attr_t *attr, int requested, int *provided)
 {
     lock_life();
     int rc = start_locked(attr, requested, provided);
@@ -260,7 +260,7 @@ void pshmem_init(void)
 {
     int provided;
     refuse_child(__func__);
-    if (start(NULL, SHMEM_THREAD_SINGLE, &provided) != 0)
+    if (start_library(NULL, SHMEM_THREAD_SINGLE, &provided) != 0)
         iso_abort_job(1, "shmem_init failed");
 }
 
@@ -277,7 +277,7 @@ int pshmem_init_thread(int requested, int *provided)
 {
     int level;
     refuse_child(__func__);
-    if (!is_level(__func__, requested) || start(NULL, requested, &level) != 0)
+    if (!is_level(__func__, requested) || start_library(NULL, requested, &level) != 0)
         return 1;
     if (provided != NULL)
         *provided = level;
@@ -293,7 +293,7 @@ int pshmemx_init_attr(shmemx_init_attr_t *attr)
         return 1;
     if (known.errors != SHMEMX_ERRORS_ABORT)
         ISO->errors = known.errors;
-    return start(&known, known.requested, &attr->provided) == 0 ? 0 : 1;
+    return start_library(&known, known.requested, &attr->provided) == 0 ? 0 : 1;
 }
 
 SHMEM_API(shmemx_get_uniqueid, pshmemx_get_uniqueid);
@@ -325,7 +325,7 @@ static void finalize(const char *call)
 #ifdef ISO_PES_AS_THREADS
     iso_boot_barrier(&self->boot); /* one mapping for all: others may still read this heap in the barrier above */
 #endif
-    take_down();
+    take_library_down();
     set_life(LIFE_AFTER);
 }
 
@@ -360,7 +360,7 @@ int pshmemx_leave(void)
         return rc;
     set_life(LIFE_AFTER);
     self->init_count = 0;
-    take_down();
+    take_library_down();
     iso_boot_leave(&self->boot);
     return 0;
 }

@@ -62,7 +62,7 @@ typedef int check(const struct env *env);
 
 /* ---- names ---- */
 
-static void describe(const struct env_stranger *stranger, char sentence[256])
+static void describe_stranger(const struct env_stranger *stranger, char sentence[256])
 {
     snprintf(sentence, 256, "environment variable %s is not known; the most similar one is %s", stranger->name,
              stranger->nearest);
@@ -75,7 +75,7 @@ void iso_variables_warn(void)
     char sentence[256], others[512] = "";
     size_t used = 0;
     for (size_t at = 0; ISO->my_pe == 0 && iso_env_next_stranger(&at, &stranger);) {
-        describe(&stranger, sentence);
+        describe_stranger(&stranger, sentence);
         if (stranger.is_near)
             log_warn("%s", sentence);
         else if (used < sizeof others)
@@ -113,7 +113,7 @@ void iso_variables_examine(struct env *env, void (*find)(void *doctor, int sever
         find(doctor, FINE, "all environment variables have values that are allowed");
 
     for (size_t at = 0; iso_env_next_stranger(&at, &stranger);) {
-        describe(&stranger, sentence);
+        describe_stranger(&stranger, sentence);
         find(doctor, WARNING, sentence);
     }
 }

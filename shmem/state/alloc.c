@@ -257,7 +257,7 @@ static void absorb_next(struct alloc *a, uint32_t index)
 }
 
 /* A block that is in no bin and no tree becomes free. */
-static void release(struct alloc *a, uint32_t index)
+static void release_block(struct alloc *a, uint32_t index)
 {
     a->blocks[index].requested = 0;
     if (is_free(a, a->blocks[index].next)) {
@@ -279,7 +279,7 @@ static uint64_t padding(const struct block *b, uint64_t align)
     return (align - (b->offset & (align - 1))) & (align - 1);
 }
 
-static bool fits(const struct block *b, uint64_t align, uint64_t size)
+static bool fits_block(const struct block *b, uint64_t align, uint64_t size)
 {
     uint64_t pad = padding(b, align);
     return pad <= b->size && size <= b->size - pad;
@@ -292,7 +292,7 @@ static uint32_t search(const struct alloc *a, uint64_t align, uint64_t size, uin
         for (uint32_t i = a->bins[bin]; i != NIL; i = a->blocks[i].links[BIN_AFTER], most--) {
             if (most == 0)
                 return NIL;
-            if (fits(&a->blocks[i], align, size))
+            if (fits_block(&a->blocks[i], align, size))
                 return i;
         }
     return NIL;
@@ -301,7 +301,7 @@ static uint32_t search(const struct alloc *a, uint64_t align, uint64_t size, uin
 /* A few close blocks come first: the bin of exactly this size is not one that surely fits, and a program that frees and
  * allocates the same size should get the same place. A bin that surely fits comes second. All others come last, which
  * makes a failure exact. */
-static uint32_t pick(const struct alloc *a, uint64_t align, uint64_t size)
+static uint32_t pick_block(const struct alloc *a, uint64_t align, uint64_t size)
 {
     uint32_t index = search(a, align, size, CLOSE_BLOCKS);
     if (index != NIL)
@@ -328,7 +328,7 @@ static void occupy(struct alloc *a, uint32_t index, uint64_t requested)
     if (b->offset + size > a->top)
         a->top = b->offset + size;
     if (rest != NIL)
-        release(a, rest);
+        release_block(a, rest);
 }
 
 /* An object `pad` bytes behind the front of a free block that has room for it there. */
@@ -350,9 +350,9 @@ static int place(struct alloc *a, uint32_t index, uint64_t pad, uint64_t request
     return 0;
 }
 
-static int get(struct alloc *a, uint64_t align, uint64_t requested, size_t *offset)
+static int get_block(struct alloc *a, uint64_t align, uint64_t requested, size_t *offset)
 {
-    uint32_t index = pick(a, align, round_to_unit(requested));
+    uint32_t index = pick_block(a, align, round_to_unit(requested));
     return index == NIL ? -ENOSPC : place(a, index, padding(&a->blocks[index], align), requested, offset);
 }
 
@@ -430,7 +430,7 @@ int iso_alloc_get(struct alloc *a, size_t align, size_t size, size_t *offset)
     if (size > a->cap) /* also: nothing wraps around after this */
         return -ENOSPC;
     pthread_mutex_lock(&a->lock);
-    int rc = get(a, align, size, offset);
+    int rc = get_block(a, align, size, offset);
     pthread_mutex_unlock(&a->lock);
     return rc;
 }
@@ -472,7 +472,7 @@ int iso_alloc_free(struct alloc *a, size_t offset)
         tree_remove(a, index);
         a->used -= a->blocks[index].size;
         a->objects--;
-        release(a, index);
+        release_block(a, index);
     }
     pthread_mutex_unlock(&a->lock);
     return index == NIL ? -ENOENT : 0;
@@ -550,7 +550,7 @@ struct census {
     uint64_t used_bytes;
 };
 
-static bool blocks_are_valid(const struct alloc *a, struct census *census)
+static bool chain_is_valid(const struct alloc *a, struct census *census)
 {
     uint64_t end = 0, seen = 0;
     uint32_t prev = NIL;
@@ -623,7 +623,7 @@ bool iso_alloc_is_valid(struct alloc *a)
 {
     struct census census = {0, 0, 0};
     pthread_mutex_lock(&a->lock);
-    bool valid = blocks_are_valid(a, &census) && bins_are_valid(a, &census) && spares_are_valid(a) &&
+    bool valid = chain_is_valid(a, &census) && bins_are_valid(a, &census) && spares_are_valid(a) &&
                  tree_count(a, a->root, 0, a->cap) == census.used;
     pthread_mutex_unlock(&a->lock);
     return valid;

@@ -228,7 +228,7 @@ _Noreturn static void end_child(int error)
     _exit(125);
 }
 
-static void after_fork_child(void)
+static void rename_in_child(void)
 {
     if (fork_error != 0)
         end_child(fork_error);
@@ -297,7 +297,7 @@ __attribute__((constructor)) static void start_data_segment(void)
 {
     data.refusal = share();
     if (data.refusal == NULL)
-        pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+        pthread_atfork(before_fork, after_fork_parent, rename_in_child);
 }
 
 void iso_data_segment_refresh(void)

@@ -60,7 +60,7 @@ int iso_job_broken_by(void) { return iso_job_is_broken() ? ISO->broken.cause.pe 
 
 void iso_job_mend(void) { ISO->broken = (struct broken){.cause = {.pe = -1}}; }
 
-static uint64_t now_ns(void)
+static uint64_t error_now_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -76,7 +76,7 @@ static bool claim(const struct end_cause *cause, bool told)
         return false;
     broken->cause = *cause;
     broken->told = told;
-    broken->at_ns = now_ns();
+    broken->at_ns = error_now_ns();
     return true;
 }
 
@@ -107,7 +107,7 @@ static bool returns_errors(void) { return ISO->errors == SHMEMX_ERRORS_RETURN &&
 const char *iso_job_then(void) { return returns_errors() ? "" : "; ending the job"; }
 
 #define BROKEN "%s: the job was broken %.1f s ago: %s; call shmemx_leave"
-static double seconds_ago(void) { return (double)(now_ns() - ISO->broken.at_ns) / 1e9; }
+static double seconds_ago(void) { return (double)(error_now_ns() - ISO->broken.at_ns) / 1e9; }
 
 int iso_job_rc(const char *call)
 {
@@ -236,7 +236,7 @@ void iso_job_break(int pe, const char *sentence)
 }
 
 /* Prints "shmem_x: " and the rest, and writes it to text. */
-static void say(char *text, size_t bytes, const char *call, const char *format, va_list args)
+static void say_error(char *text, size_t bytes, const char *call, const char *format, va_list args)
 {
     int n = snprintf(text, bytes, "%s: ", iso_call_name(call));
     vsnprintf(text + n, bytes - (size_t)n, format, args);
@@ -248,7 +248,7 @@ void iso_fatal(const char *call, const char *format, ...)
     char text[512];
     va_list args;
     va_start(args, format);
-    say(text, sizeof text, call, format, args);
+    say_error(text, sizeof text, call, format, args);
     va_end(args);
     iso_abort_job(1, text);
 }
@@ -258,7 +258,7 @@ int iso_refuse(const char *call, const char *format, ...)
     char text[512];
     va_list args;
     va_start(args, format);
-    say(text, sizeof text, call, format, args);
+    say_error(text, sizeof text, call, format, args);
     va_end(args);
     if (!iso_error_returns(call))
         iso_abort_job(1, text);
@@ -270,7 +270,7 @@ int iso_refuse_alone(const char *call, const char *format, ...)
     char text[512], why[256];
     va_list args;
     va_start(args, format);
-    say(text, sizeof text, call, format, args);
+    say_error(text, sizeof text, call, format, args);
     va_end(args);
     if (!iso_error_returns(call))
         iso_abort_job(1, text);

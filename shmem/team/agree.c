@@ -19,19 +19,19 @@
 /* The i-th other member, i = 1 .. n - 1, counted from this one, so that members do not all begin with the same. */
 static int other(const struct team *team, int i) { return (team->my_pe + i) % team->n_pes; }
 
-static struct inbox begin(struct team *team, const char *call)
+static struct inbox begin_agreement(struct team *team, const char *call)
 {
     team->slot.staged++;
     return (struct inbox){&team->slot, ++team->slot.seq, team->my_pe, call};
 }
 
-static void send_all(const struct team *team, struct inbox box, const void *data, size_t bytes)
+static void send_words(const struct team *team, struct inbox box, const void *data, size_t bytes)
 {
     for (int i = 1; i < team->n_pes; i++)
         iso_inbox_send(box, box.slot->views[other(team, i)].near, other(team, i), data, bytes);
 }
 
-static const void *wait_for(struct inbox box, int from)
+static const void *wait_for_words(struct inbox box, int from)
 {
     return iso_inbox_wait(box, &box.slot->views[from], from);
 }
@@ -57,7 +57,7 @@ static struct match match_of(const char *call, uint64_t value, int root)
 
 /* "shmem_int_broadcast (64 bytes, root 0)", "shmem_team_split_strided (stride 2)", "shmem_barrier_all".
  * `what` names the argument in `value`; NULL: `value` is the length in bytes. */
-static const char *text_of(const struct match *m, const char *what, char *text, size_t bytes)
+static const char *agreed_text_of(const struct match *m, const char *what, char *text, size_t bytes)
 {
     int n = snprintf(text, bytes, "%.*s", (int)sizeof(m->call), m->call);
     if (what != NULL)
@@ -67,16 +67,17 @@ static const char *text_of(const struct match *m, const char *what, char *text, 
     return text;
 }
 
-static ISO_COLD int compare(struct inbox box, const struct match *mine, int from, const char *what)
+static ISO_COLD int compare_agreed(struct inbox box, const struct match *mine, int from, const char *what)
 {
-    const struct match *theirs = (const struct match *)wait_for(box, from);
+    const struct match *theirs = (const struct match *)wait_for_words(box, from);
     int pe = box.slot->views[from].pe;
     char ours[96], other[96];
     if (iso_job_is_broken())
         return -EIO;
     if (memcmp(mine->call, theirs->call, sizeof(mine->call)) != 0)
         return iso_refuse(box.call, "collective mismatch: pe %d calls %s, pe %d calls %s", ISO->my_pe,
-                          text_of(mine, what, ours, sizeof(ours)), pe, text_of(theirs, NULL, other, sizeof(other)));
+                          agreed_text_of(mine, what, ours, sizeof(ours)), pe,
+                          agreed_text_of(theirs, NULL, other, sizeof(other)));
     if (mine->value != theirs->value && what != NULL)
         return iso_refuse(box.call, "collective mismatch: %s is %" PRId64 " on pe %d and %" PRId64 " on pe %d", what,
                           (int64_t)mine->value, ISO->my_pe, (int64_t)theirs->value, pe);
@@ -95,11 +96,11 @@ static ISO_COLD int compare(struct inbox box, const struct match *mine, int from
 
 static int match_all(struct team *team, const struct match *mine, const char *call, const char *what)
 {
-    struct inbox box = begin(team, call);
-    send_all(team, box, mine, sizeof(*mine));
+    struct inbox box = begin_agreement(team, call);
+    send_words(team, box, mine, sizeof(*mine));
     int rc = 0;
     for (int i = 1; i < team->n_pes; i++) { /* all: their inboxes are of this epoch */
-        int one = compare(box, mine, other(team, i), what);
+        int one = compare_agreed(box, mine, other(team, i), what);
         rc = rc != 0 ? rc : one;
     }
     return rc;
@@ -133,10 +134,10 @@ uint64_t iso_agree_min(struct team *team, uint64_t mine, const char *call)
     uint64_t least = mine;
     if (match_call(team, call) != 0)
         return 0;
-    struct inbox box = begin(team, call);
-    send_all(team, box, &mine, sizeof(mine));
+    struct inbox box = begin_agreement(team, call);
+    send_words(team, box, &mine, sizeof(mine));
     for (int i = 1; i < team->n_pes; i++) {
-        uint64_t theirs = *(const uint64_t *)wait_for(box, other(team, i));
+        uint64_t theirs = *(const uint64_t *)wait_for_words(box, other(team, i));
         least = ISO_MIN(least, theirs);
     }
     return iso_job_rc(call) == 0 ? least : 0;
@@ -148,11 +149,11 @@ int iso_agree_gather(struct team *team, const void *mine, size_t bytes, void *al
     int rc = match_call(team, call);
     if (rc != 0)
         return rc;
-    struct inbox box = begin(team, call);
-    send_all(team, box, mine, bytes);
+    struct inbox box = begin_agreement(team, call);
+    send_words(team, box, mine, bytes);
     memcpy((char *)all + (size_t)team->my_pe * bytes, mine, bytes);
     for (int i = 1; i < team->n_pes; i++)
-        memcpy((char *)all + (size_t)other(team, i) * bytes, wait_for(box, other(team, i)), bytes);
+        memcpy((char *)all + (size_t)other(team, i) * bytes, wait_for_words(box, other(team, i)), bytes);
     return iso_job_rc(call);
 }
 

@@ -12,7 +12,7 @@
 #define CTXS_MAX 65536
 #define FIRST_INDEX 2 /* 0 is SHMEM_CTX_INVALID, 1 SHMEM_CTX_DEFAULT */
 
-static struct ctx *find(shmem_ctx_t handle)
+static struct ctx *find_ctx(shmem_ctx_t handle)
 {
     struct state *self = ISO;
     int i = (int)((uintptr_t)handle & (CTXS_MAX - 1)); /* the rest is the generation */
@@ -25,7 +25,7 @@ static struct ctx *find(shmem_ctx_t handle)
 struct ctx *iso_ctx_find(shmem_ctx_t handle, const char *call)
 {
     iso_check_life(call);
-    struct ctx *ctx = find(handle);
+    struct ctx *ctx = find_ctx(handle);
     if (ctx == NULL)
         iso_fatal_ctx(call, handle);
     return ctx;
@@ -66,7 +66,7 @@ void iso_ctx_stop(void)
 }
 
 /* A free place: one of a destroyed context (its generation goes on), else the next. Under tables_lock. */
-static struct ctx *take_place(int *index)
+static struct ctx *take_ctx_place(int *index)
 {
     struct state *self = ISO;
     if (self->free_ctx != 0) {
@@ -98,7 +98,7 @@ int iso_ctx_create(const char *call, struct team *team, long options, shmem_ctx_
     if (team == NULL)
         return 1;
     pthread_mutex_lock(&self->tables_lock);
-    struct ctx *ctx = take_place(&index);
+    struct ctx *ctx = take_ctx_place(&index);
     if (ctx != NULL) {
         uintptr_t generation = ((uintptr_t)ctx->handle >> 16) + 1;
         ctx->handle = (shmem_ctx_t)(generation << 16 | (uintptr_t)index);
@@ -121,7 +121,7 @@ int pshmem_ctx_create(long options, shmem_ctx_t *ctx)
     return iso_ctx_create(__func__, &ISO->world, options, ctx);
 }
 
-static void destroy(struct ctx *ctx)
+static void destroy_ctx(struct ctx *ctx)
 {
     struct state *self = ISO;
     iso_quiet(ctx);
@@ -140,7 +140,7 @@ void iso_ctx_destroy_of_team(struct team *team)
 {
     for (int i = FIRST_INDEX; i < ISO->n_ctxs && team->contexts_made > 0; i++)
         if (ISO->ctxs[i]->team == team)
-            destroy(ISO->ctxs[i]);
+            destroy_ctx(ISO->ctxs[i]);
 }
 
 SHMEM_API(shmem_ctx_destroy, pshmem_ctx_destroy);
@@ -151,7 +151,7 @@ void pshmem_ctx_destroy(shmem_ctx_t handle)
         return;
     if (handle == SHMEM_CTX_DEFAULT)
         iso_fatal(__func__, "SHMEM_CTX_DEFAULT cannot be destroyed");
-    destroy(iso_ctx_find(handle, __func__));
+    destroy_ctx(iso_ctx_find(handle, __func__));
 }
 
 SHMEM_API(shmem_ctx_get_team, pshmem_ctx_get_team);
@@ -159,7 +159,7 @@ int pshmem_ctx_get_team(shmem_ctx_t handle, shmem_team_t *team)
 {
     iso_check_life(__func__);
     iso_check_out(__func__, "team", team);
-    struct ctx *ctx = find(handle);
+    struct ctx *ctx = find_ctx(handle);
     *team = ctx != NULL ? ctx->team->handle : SHMEM_TEAM_INVALID;
     return ctx != NULL ? 0 : 1;
 }

@@ -192,7 +192,7 @@ static int claim_index(const struct members *m)
     return index;
 }
 
-static void publish(int index, int pe, struct slot_key key, uint64_t first, const char *call)
+static void publish_key(int index, int pe, struct slot_key key, uint64_t first, const char *call)
 {
     struct grant grant;
     memset(&grant, 0, sizeof(grant));
@@ -213,7 +213,7 @@ static void publish(int index, int pe, struct slot_key key, uint64_t first, cons
 }
 
 /* Each member gets a refusal in an entry of its own: no agreement is needed for that. */
-static void refuse(int pe, struct slot_key key, int status, const char *call)
+static void refuse_key(int pe, struct slot_key key, int status, const char *call)
 {
     struct wait wait = ISO_WAIT(call, pe, &my_directory()->used[SLOTS / WORD_BITS], 0);
     int index;
@@ -224,7 +224,7 @@ static void refuse(int pe, struct slot_key key, int status, const char *call)
     } while (index == ENTRIES && iso_wait_pause(&wait, UINT64_MAX) == 0);
     iso_wait_end(&wait);
     if (index < ENTRIES)
-        publish(index, pe, key, (uint64_t)-status, call);
+        publish_key(index, pe, key, (uint64_t)-status, call);
 }
 
 static int lead(const struct members *m, struct slot_key key, struct slot *slot)
@@ -244,9 +244,9 @@ static int lead(const struct members *m, struct slot_key key, struct slot *slot)
         if (m->sorted[i] == ISO->my_pe)
             continue;
         else if (index >= 0)
-            publish(index, m->sorted[i], key, slot->seq, m->call);
+            publish_key(index, m->sorted[i], key, slot->seq, m->call);
         else
-            refuse(m->sorted[i], key, -ENOSPC, m->call);
+            refuse_key(m->sorted[i], key, -ENOSPC, m->call);
     return index >= 0 ? 0 : -ENOSPC;
 }
 
@@ -315,7 +315,7 @@ static struct slot_request *my_request(int sender, int ticket)
     return (struct slot_request *)(void *)((char *)ISO->control + request_offset(sender, ticket));
 }
 
-static int take_ticket(const char *call)
+static int take_request_ticket(const char *call)
 {
     struct directory *directory = my_directory();
     struct wait wait = ISO_WAIT(call, -1, &directory->tickets, 0);
@@ -337,7 +337,8 @@ static void send_request(int pe, int ticket, const struct slot_request *request,
     const char *fields = (const char *)request + begin;
     if (to.cpu != NULL) {
         memcpy(to.cpu, fields, end - begin);
-        prim_signal_u64(prim_group_thread(), (uint64_t *)(void *)state.cpu, request->state); /* pairs with look */
+        prim_signal_u64(prim_group_thread(), (uint64_t *)(void *)state.cpu,
+                        request->state); /* pairs with look_for_answer */
         return;
     }
     iso_far_put(&ISO->ctx_default, to, fields, end - begin, call);
@@ -352,7 +353,7 @@ struct finding {
 };
 
 /* Whether `pe` has sent a request to this PE for the same team, or else for another list under the same tag. */
-static enum answer look(const struct slot_key *key, int pe, struct finding *found)
+static enum answer look_for_answer(const struct slot_key *key, int pe, struct finding *found)
 {
     enum answer answer = ANSWER_NONE;
     pthread_mutex_lock(&ISO->slots_lock); /* no thread sets NONE, after which the sender may write another key */
@@ -383,7 +384,7 @@ static bool is_named(const struct members *m, const struct slot_key *key, int pe
 {
     struct finding found;
     for (int i = 0; i < m->n; i++)
-        if (look(key, m->sorted[i], &found) == ANSWER_FAILED && found.other == (uint64_t)pe + 1)
+        if (look_for_answer(key, m->sorted[i], &found) == ANSWER_FAILED && found.other == (uint64_t)pe + 1)
             return true;
     return false;
 }
@@ -393,11 +394,11 @@ static void refuse_team(struct slot_key key, int status, const char *call)
 {
     struct finding found;
     for (int pe = 0; pe < ISO->n_pes; pe++) {
-        enum answer answer = look(&key, pe, &found);
+        enum answer answer = look_for_answer(&key, pe, &found);
         if (answer != ANSWER_SAME && answer != ANSWER_FAILED)
             continue;
         end_request(&found);
-        refuse(pe, key, status, call);
+        refuse_key(pe, key, status, call);
     }
 }
 
@@ -415,7 +416,7 @@ static int await_request(const struct members *m, const struct slot_key *key, in
     struct wait wait = ISO_WAIT(m->call, pe, &my_request(pe, 0)->state, REQUEST_NEW);
     enum answer answer = ANSWER_NONE;
     int rc = 0;
-    while (rc == 0 && (answer = look(key, pe, &found)) == ANSWER_NONE && !is_named(m, key, pe))
+    while (rc == 0 && (answer = look_for_answer(key, pe, &found)) == ANSWER_NONE && !is_named(m, key, pe))
         rc = iso_wait_pause(&wait, REQUEST_NONE);
     iso_wait_end(&wait);
     if (rc != 0)
@@ -442,7 +443,7 @@ static int lead_list(const struct members *m, struct slot_key key, struct slot *
         return status;
     }
     for (int i = 1; i < m->n; i++)
-        if (look(&key, m->sorted[i], &found) == ANSWER_SAME)
+        if (look_for_answer(&key, m->sorted[i], &found) == ANSWER_SAME)
             end_request(&found);
     return lead(m, key, slot);
 }
@@ -453,7 +454,7 @@ static int lead_list(const struct members *m, struct slot_key key, struct slot *
 static int find_other(const struct members *m, const struct slot_key *key, struct finding *found)
 {
     for (int i = 0; i < m->n; i++)
-        if (look(key, m->sorted[i], found) == ANSWER_OTHER)
+        if (look_for_answer(key, m->sorted[i], found) == ANSWER_OTHER)
             return m->sorted[i];
     return -1;
 }
@@ -462,7 +463,7 @@ static int find_other(const struct members *m, const struct slot_key *key, struc
 static int follow_list(const struct members *m, struct slot_key key, struct slot *slot, int status)
 {
     struct wait wait = ISO_WAIT(m->call, m->sorted[0], my_directory()->grants, GRANT_NEW);
-    int index, ticket = take_ticket(m->call), other, rc = 0;
+    int index, ticket = take_request_ticket(m->call), other, rc = 0;
     struct slot_request mine;
     struct finding found;
     if (ticket < 0)
@@ -632,7 +633,7 @@ int iso_slot_open(struct slot *slot, struct slot_key key, const int *world_of, i
 }
 
 /* The last member to close gives the index back on all of them: until then a member may still write flags here. */
-static void give_back(const struct slot *slot, const struct members *m)
+static void give_slot_back(const struct slot *slot, const struct members *m)
 {
     struct grant *mine = &my_directory()->grants[slot->index];
     size_t closed = grant_offset(slot->index, offsetof(struct grant, closed));
@@ -666,7 +667,7 @@ void iso_slot_close(struct slot *slot, const int *world_of, int n_pes)
 {
     struct members m = {world_of, NULL, n_pes, "shmem_team_destroy", false};
     if (slot->index >= FIRST_AGREED)
-        give_back(slot, &m);
+        give_slot_back(slot, &m);
     free(slot->views);
     free_nodes(slot);
     memset(slot, 0, sizeof(*slot));

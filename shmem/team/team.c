@@ -33,7 +33,7 @@ struct team *iso_team(shmem_team_t handle, const char *call)
     return team;
 }
 
-static int refuse_team(const char *call, shmem_team_t team)
+static int refuse_split(const char *call, shmem_team_t team)
 {
     if (team == SHMEM_TEAM_INVALID)
         return iso_refuse(call, "team is SHMEM_TEAM_INVALID");
@@ -42,7 +42,7 @@ static int refuse_team(const char *call, shmem_team_t team)
 
 void iso_fatal_team(const char *call, shmem_team_t team)
 {
-    (void)refuse_team(call, team);
+    (void)refuse_split(call, team);
     iso_abort_job(1, "an invalid team"); /* a call that returns errors does not come here */
 }
 
@@ -62,7 +62,7 @@ static int pe_in(const struct team *team, int world_pe)
 }
 
 /* By world_of. Its slot is opened by the caller. */
-static void describe(struct team *team, int n_pes)
+static void describe_team(struct team *team, int n_pes)
 {
     team->n_pes = n_pes;
     team->start = team->world_of[0];
@@ -105,7 +105,7 @@ static int start_predefined(struct team *team, shmem_team_t handle, const int *p
     memset(team, 0, sizeof *team);
     team->handle = handle;
     team->world_of = world_of;
-    describe(team, n_pes);
+    describe_team(team, n_pes);
     return open_slot(team, ISO_SLOT_OF_START, handle == SHMEM_TEAM_WORLD ? 0 : 1);
 }
 
@@ -193,7 +193,7 @@ static struct team *open_split(struct team *team, int n, const struct team *pare
     *rc = -ENOMEM;
     if (team == NULL)
         return NULL;
-    describe(team, n);
+    describe_team(team, n);
     *rc = open_slot(team, parent->slot.index, split);
     if (*rc == 0)
         return team;
@@ -229,7 +229,7 @@ static void check_config(const char *call, const shmem_team_config_t *config, lo
         iso_fatal(call, "config->num_contexts is %d; it must be 0 or more", config->num_contexts);
 }
 
-static void destroy(struct team *team)
+static void destroy_team(struct team *team)
 {
     iso_ctx_destroy_of_team(team);
     ISO->coll->streams.forget_team(team);
@@ -263,7 +263,7 @@ int pshmem_team_split_strided(shmem_team_t parent_handle, int start, int stride,
     struct team *team = make_team(parent, t, config_mask != 0 ? config : NULL, &rc);
     bool all_made = iso_agree_min(parent, rc == 0, __func__) != 0;
     if (team != NULL && !all_made)
-        destroy(team);
+        destroy_team(team);
     else if (team != NULL)
         *new_team = team->handle;
     return all_made ? 0 : 1;
@@ -299,9 +299,9 @@ int pshmem_team_split_2d(shmem_team_t parent_handle, int xrange, const shmem_tea
         return 0;
     }
     if (xteam != NULL)
-        destroy(xteam);
+        destroy_team(xteam);
     if (yteam != NULL)
-        destroy(yteam);
+        destroy_team(yteam);
     return 1;
 }
 
@@ -332,7 +332,7 @@ int pshmemx_team_split_color(shmem_team_t parent_handle, int color, int key, shm
     }
     struct team *parent = iso_team_or_null(parent_handle), *team = NULL;
     if (parent == NULL)
-        return refuse_team(__func__, parent_handle);
+        return refuse_split(__func__, parent_handle);
     struct colored mine = {color, key, parent->my_pe},
                    *all = (struct colored *)malloc(sizeof *all * (size_t)parent->n_pes);
     uint64_t split = parent->splits++;
@@ -354,7 +354,7 @@ int pshmemx_team_split_color(shmem_team_t parent_handle, int color, int key, shm
     free(all);
     bool all_made = iso_agree_min(parent, rc == 0, __func__) != 0;
     if (team != NULL && !all_made)
-        destroy(team);
+        destroy_team(team);
     else if (team != NULL)
         *new_team = team->handle;
     return all_made ? 0 : 1;
@@ -448,7 +448,7 @@ int pshmemx_team_create(const int *pes, int n, uint64_t tag, shmem_team_t *new_t
     if (team == NULL)
         return 1;
     memcpy(team->world_of, pes, sizeof *pes * (size_t)n);
-    describe(team, n);
+    describe_team(team, n);
     team->slot = slot;
     if (rc != 0) {
         close_team(team);
@@ -473,7 +473,7 @@ void pshmem_team_destroy(shmem_team_t handle)
     if (ISO->above.finish_team != NULL)
         ISO->above.finish_team(team, __func__);
     iso_barrier_sync(team, __func__); /* nobody is inside a collective of this slot any more */
-    destroy(team);
+    destroy_team(team);
 }
 
 /* ---- contexts ---- */

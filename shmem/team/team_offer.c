@@ -30,7 +30,7 @@ struct told {
 /* ---- sockets ---- */
 
 /* -errno: no descriptor can come to this member. */
-static int listen_by_name(struct told *told)
+static int listen_for_team(struct told *told)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     socklen_t len = sizeof(sa_family_t);
@@ -88,7 +88,7 @@ static void take_one(int listener, struct pe_offer *theirs, const bool *wanted)
 
 /* ---- the exchange ---- */
 
-static int gather(struct team *team, const struct told *mine, struct told *all, const char *call)
+static int gather_offers(struct team *team, const struct told *mine, struct told *all, const char *call)
 {
     char *piece = (char *)malloc((size_t)team->n_pes * PIECE_BYTES);
     int rc = piece != NULL ? 0 : iso_refuse_alone(call, "no memory for a team of %d", team->n_pes);
@@ -144,7 +144,7 @@ int iso_team_exchange(struct team *team, const struct pe_offer *mine, struct pe_
     memset(&told, 0, sizeof told);
     told.offer = *mine;
     told.offer.fd = mine->fd >= 0 ? 1 : -1;
-    int listener = listen_by_name(&told), rc = gather(team, &told, all, call);
+    int listener = listen_for_team(&told), rc = gather_offers(team, &told, all, call);
     bool any = false;
     for (int i = 0; i < team->n_pes && rc == 0; i++) {
         const struct peer *peer = &ISO->peers[team->world_of[i]];

@@ -62,7 +62,7 @@ static enum agent_side side_of(const struct agent *a, const void *addr)
     return iso_gpu_pointer_kind(a->gpu, addr) == GPU_POINTER_HOST ? AGENT_HOST : AGENT_DEVICE;
 }
 
-static void enqueue(struct agent *a, struct stage *s, void *dest, const void *source, size_t len)
+static void enqueue_copy(struct agent *a, struct stage *s, void *dest, const void *source, size_t len)
 {
     if (iso_gpu_copy(a->gpu, dest, source, len, s->stream) != 0)
         fail(a, "a copy");
@@ -83,7 +83,7 @@ static void copy_up(struct agent *a, char *dest, const char *source, size_t len)
         n = ISO_MIN(len - done, STAGE_BYTES);
         wait_for(a, s);
         memcpy(s->host, source + done, n);
-        enqueue(a, s, dest + done, s->host, n);
+        enqueue_copy(a, s, dest + done, s->host, n);
     }
     for (i = 0; i < STAGES; i++)
         wait_for(a, &a->stages[i]);
@@ -94,11 +94,11 @@ static void copy_down(struct agent *a, char *dest, const char *source, size_t le
 {
     int i = 0;
     size_t n = ISO_MIN(len, STAGE_BYTES);
-    enqueue(a, &a->stages[0], a->stages[0].host, source, n);
+    enqueue_copy(a, &a->stages[0], a->stages[0].host, source, n);
     for (size_t done = 0, next; done < len; done += n, n = next, i ^= 1) {
         next = ISO_MIN(len - done - n, STAGE_BYTES);
         if (next > 0)
-            enqueue(a, &a->stages[i ^ 1], a->stages[i ^ 1].host, source + done + n, next);
+            enqueue_copy(a, &a->stages[i ^ 1], a->stages[i ^ 1].host, source + done + n, next);
         wait_for(a, &a->stages[i]);
         memcpy(dest + done, a->stages[i].host, n);
     }
@@ -134,7 +134,7 @@ void iso_agent_move(void *dest, enum agent_side to, const void *source, enum age
     } else if (to == AGENT_HOST) {
         copy_down(a, (char *)dest, (const char *)source, len);
     } else {
-        enqueue(a, &a->stages[0], dest, source, len);
+        enqueue_copy(a, &a->stages[0], dest, source, len);
         wait_for(a, &a->stages[0]);
     }
     pthread_mutex_unlock(&a->lock);
@@ -155,7 +155,7 @@ void iso_agent_fill(void *dest, int byte, size_t len)
 /* ---- words ---- */
 
 /* By a kernel of one thread; its end orders the result before the load below. */
-static uint64_t run(struct agent *a, struct isod_word_task task)
+static uint64_t run_word_task(struct agent *a, struct isod_word_task task)
 {
     const struct gpu_launch launch = {
         .kernel = isod_word_kernel, .grid.x = 1, .block.x = 1, .args = &task, .args_bytes = sizeof task};
@@ -176,7 +176,7 @@ _Static_assert((int)AMO_FETCH == (int)ISOD_AMO_FETCH && (int)AMO_XOR == (int)ISO
 uint64_t iso_agent_amo(void *word, struct amo op)
 {
     struct isod_word_task task = {word, NULL, op.operand, op.compare, (uint32_t)op.op, op.bytes};
-    return run(ISO->agent, task);
+    return run_word_task(ISO->agent, task);
 }
 
 /* By a copy engine where there is one: it needs no place on the device, so kernels that fill it and wait for this very
@@ -191,7 +191,7 @@ uint64_t iso_agent_load(const void *word, unsigned bytes)
         /* Narrow words are cut out of the aligned word of 4 bytes around them. */
         uintptr_t at = (uintptr_t)word, within = bytes < 4 ? at & 3 : 0;
         struct isod_word_task task = {(void *)(at - within), NULL, 0, 0, ISOD_AMO_FETCH, bytes == 8 ? 8 : 4};
-        value = run(a, task) >> (8 * within);
+        value = run_word_task(a, task) >> (8 * within);
         return bytes == 8 ? value : value & (UINT64_MAX >> (64 - 8 * bytes));
     }
     pthread_mutex_lock(&a->lock);
@@ -205,7 +205,7 @@ void iso_agent_store(void *word, uint64_t value, unsigned bytes)
     struct agent *a = ISO->agent;
     struct isod_word_task task = {word, NULL, value, 0, ISOD_AMO_SET, bytes};
     if (!has_engine(a)) {
-        (void)run(a, task);
+        (void)run_word_task(a, task);
         return;
     }
     pthread_mutex_lock(&a->lock);

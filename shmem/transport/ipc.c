@@ -9,13 +9,13 @@
 #include <sys/prctl.h>
 #include <sys/uio.h>
 
-static bool reaches(const struct peer *peer, const char **why)
+static bool ipc_reaches(const struct peer *peer, const char **why)
 {
     *why = peer->local ? "same node: by pointer" : "this build has no transport between nodes";
     return peer->local;
 }
 
-_Noreturn ISO_COLD static void refuse(const char *what, const struct place *at, int error)
+_Noreturn ISO_COLD static void ipc_refuse(const char *what, const struct place *at, int error)
 {
     errno = error;
     __extension__ iso_fatal(
@@ -25,22 +25,22 @@ _Noreturn ISO_COLD static void refuse(const char *what, const struct place *at, 
         at->pe, ISO->peers[at->pe].pid);
 }
 
-static void put(struct ctx *ctx, struct place to, const struct far_local *source)
+static void ipc_put(struct ctx *ctx, struct place to, const struct far_local *source)
 {
     struct iovec here = {source->addr, source->len};
     struct iovec there = {to.segment->peers[to.pe].base + iso_place_offset(to), source->len};
     (void)ctx;
     if (process_vm_writev(ISO->peers[to.pe].pid, &here, 1, &there, 1, 0) != (ssize_t)source->len)
-        refuse("put", &to, errno);
+        ipc_refuse("put", &to, errno);
 }
 
-static void get(struct ctx *ctx, struct place from, const struct far_local *dest)
+static void ipc_get(struct ctx *ctx, struct place from, const struct far_local *dest)
 {
     struct iovec here = {dest->addr, dest->len};
     struct iovec there = {from.segment->peers[from.pe].base + iso_place_offset(from), dest->len};
     (void)ctx;
     if (process_vm_readv(ISO->peers[from.pe].pid, &here, 1, &there, 1, 0) != (ssize_t)dest->len)
-        refuse("get", &from, errno);
+        ipc_refuse("get", &from, errno);
 }
 
 void iso_far_allow_reads(void)
@@ -75,7 +75,7 @@ int iso_far_read_private(int pe, const struct iovec *ranges, int n, void *into)
 const struct transport_ops iso_transport_ipc = {
     .name = "ipc",
     .by_pointer = true,
-    .reaches = reaches,
-    .put = put,
-    .get = get,
+    .reaches = ipc_reaches,
+    .put = ipc_put,
+    .get = ipc_get,
 };

@@ -74,7 +74,7 @@ static gpu_stream stream_of(const struct round *r, unsigned stream)
 }
 
 /* Not of high priority: there the agent's streams are, which must never stand behind one that waits for peers. */
-static bool has_streams(struct round *r)
+static bool engine_has_streams(struct round *r)
 {
     for (int rc; r->engines->n + 1 < (int)(r->streams + r->own); r->engines->n++) {
         rc = iso_gpu_stream_create(r->gpu, false, &r->engines->streams[r->engines->n]);
@@ -283,7 +283,7 @@ static bool can_run(struct round *r)
     return true;
 }
 
-static int launch(struct round *r, gpu_kernel kernel)
+static int launch_ends(struct round *r, gpu_kernel kernel)
 {
     struct select_shape one = {1, r->c.args.h.n_pes <= (int)WAVE ? WAVE : 2 * WAVE};
     return iso_stream_launch(&r->c, kernel, one, false);
@@ -293,9 +293,9 @@ static int launch(struct round *r, gpu_kernel kernel)
 static int run(struct round *r)
 {
     plan(r);
-    if (!has_streams(r))
+    if (!engine_has_streams(r))
         return 1;
-    int rc = r->words != NULL ? iso_words_begin(r->words, &r->c) : launch(r, isod_stream_engine_begin_kernel);
+    int rc = r->words != NULL ? iso_words_begin(r->words, &r->c) : launch_ends(r, isod_stream_engine_begin_kernel);
     if (rc != 0)
         return 1;
 
@@ -307,7 +307,7 @@ static int run(struct round *r)
 
     if (r->rc != 0)
         r->c.args.tell = 0; /* of copies that were not made */
-    rc = r->words != NULL ? iso_words_end(r->words, &r->c) : launch(r, isod_stream_engine_end_kernel);
+    rc = r->words != NULL ? iso_words_end(r->words, &r->c) : launch_ends(r, isod_stream_engine_end_kernel);
     return rc == 0 && r->rc == 0 ? 0 : 1;
 }
 

@@ -133,7 +133,7 @@ static int join(struct stream_call *const *calls, uint32_t n, bool before)
     return 0;
 }
 
-static int launch(struct stream_call *const *calls, struct isod_batch *b)
+static int launch_group(struct stream_call *const *calls, struct isod_batch *b)
 {
     const struct stream_call *first = calls[0];
     struct select_shape shape;
@@ -204,10 +204,10 @@ static int enqueue_from(struct group *g, size_t at)
         if (iso_stream_note(&c->call) != 0)
             return 1;
     }
-    return launch(calls, &b);
+    return launch_group(calls, &b);
 }
 
-static int enqueue(struct group *g)
+static int enqueue_group(struct group *g)
 {
     int rc = enqueue_pairs(g);
     for (size_t i = 0; i < g->n && rc == 0; i++) {
@@ -248,7 +248,7 @@ int pshmemx_coll_group_end(void)
     memset(&group, 0, sizeof group);
     int rc = check(&g);
     if (rc == 0)
-        rc = enqueue(&g) == 0 ? 0 : -EIO;
+        rc = enqueue_group(&g) == 0 ? 0 : -EIO;
     free(g.calls);
     return rc;
 }

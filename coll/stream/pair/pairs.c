@@ -110,7 +110,7 @@ static int take_memory(struct device *d, struct pair *pair)
 }
 
 /* The lock is held. NULL after a sentence. */
-static struct pair *make(struct device *d, const struct pair_call *c, const struct pair *like)
+static struct pair *make_pairs(struct device *d, const struct pair_call *c, const struct pair *like)
 {
     struct pairs *p = pairs_of(d);
     struct pair *pair = (struct pair *)malloc(sizeof *pair);
@@ -144,7 +144,7 @@ static struct pair *make(struct device *d, const struct pair_call *c, const stru
 }
 _Static_assert((int)ISOD_PAIR_ENTRIES == 32, "they are bits of a word");
 
-static struct pair *need(struct device *d, const struct pair_call *c)
+static struct pair *pairs_need(struct device *d, const struct pair_call *c)
 {
     const struct team *team = iso_team_or_null(c->team);
     struct pair like = {.team = team,
@@ -157,7 +157,7 @@ static struct pair *need(struct device *d, const struct pair_call *c)
     while (pair != NULL && (pair->key != like.key || pair->peer != like.peer || pair->sends != like.sends))
         pair = pair->next;
     if (pair == NULL)
-        pair = make(d, c, &like);
+        pair = make_pairs(d, c, &like);
     pthread_mutex_unlock(&d->lock);
     return pair;
 }
@@ -384,7 +384,7 @@ static int launch(struct device *d, const struct pair_call *first, struct isod_p
 static int prepare(struct device *d, const struct pair_call *const *calls, struct pair **pairs, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        pairs[i] = need(d, calls[i]);
+        pairs[i] = pairs_need(d, calls[i]);
         if (pairs[i] == NULL)
             return 1;
         for (size_t k = 0; k < i; k++)

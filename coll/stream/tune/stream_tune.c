@@ -180,7 +180,7 @@ static bool is_right(const struct tuning *t, const struct stream_call *c, const 
 
 /* ---- one trial ---- */
 
-static void enqueue(const struct trials *s, const struct trial *r, unsigned calls)
+static void enqueue_round(const struct trials *s, const struct trial *r, unsigned calls)
 {
     for (unsigned i = 0; i < calls; i++)
         need(r->way.algorithm->run(&s->c, r->way.algorithm, r->shape), "a call");
@@ -192,10 +192,10 @@ static void synchronize(const struct trials *s)
 }
 
 /* Is what it does right? No element of a result is -NaN. */
-static int check(const struct trials *s, const struct trial *r)
+static int check_options(const struct trials *s, const struct trial *r)
 {
     need(iso_gpu_fill(s->t->device->gpu, s->t->dest, 0xff, elems_of_dest(&s->c) * 2, s->t->stream), "filling dest");
-    enqueue(s, r, 1);
+    enqueue_round(s, r, 1);
     synchronize(s);
     return all_of(s->c.call.team, is_right(s->t, &s->c, r)) ? 0 : -EIO;
 }
@@ -208,7 +208,7 @@ static uint64_t sample(const struct trials *s, const struct trial *r, shmemx_gra
     if (graph != NULL)
         need(pshmemx_graph_launch(graph, s->t->stream), "the launch of a graph");
     else
-        enqueue(s, r, 1);
+        enqueue_round(s, r, 1);
     synchronize(s);
     uint64_t ns = iso_wait_now_ns() - begin;
     return ~iso_agree_min(s->c.call.team, ~ns, call); /* the most */
@@ -218,7 +218,7 @@ static shmemx_graph_t capture(const struct trials *s, const struct trial *r, uns
 {
     shmemx_graph_t graph = NULL;
     need(pshmemx_graph_begin(s->t->stream), "the begin of a graph");
-    enqueue(s, r, calls);
+    enqueue_round(s, r, calls);
     need(pshmemx_graph_end(s->t->stream, &graph), "the end of a graph");
     return graph;
 }
@@ -281,7 +281,7 @@ static int fastest(const struct trials *s, enum buffers buffers)
 
 static int measure(struct trials *s, struct trial *r)
 {
-    int best = fastest(s, serves(&r->way, IN_PLACE) ? IN_PLACE : APART), rc = check(s, r);
+    int best = fastest(s, serves(&r->way, IN_PLACE) ? IN_PLACE : APART), rc = check_options(s, r);
     if (rc != 0)
         return rc;
     uint64_t calls = graph_ns / ISO_MAX(sample(s, r, NULL), (uint64_t)1);
@@ -339,7 +339,7 @@ static void add_all(struct trials *s)
 /* ---- one size ---- */
 
 /* Equal on all members. Whole units of 16 bytes in each block, so `bytes` is nearly what the call has. */
-static int describe(struct trials *s, int kind, const struct team *team, size_t bytes)
+static int describe_row(struct trials *s, int kind, const struct team *team, size_t bytes)
 {
     bool of_blocks = kind != SHMEMX_ALLREDUCE && kind != SHMEMX_BROADCAST && kind != SHMEMX_PERMUTE;
     size_t n = (size_t)team->n_pes, each = of_blocks ? ISO_MAX(bytes / n / 16, (size_t)1) * 16 : bytes;
@@ -432,7 +432,7 @@ static int tune_kind(struct tuning *t, struct team *team, int kind)
     s.t = t;
     for (size_t bytes = least_bytes; bytes <= t->capacity; bytes *= 4) {
         results[n].bytes = bytes;
-        int rc = describe(&s, kind, team, bytes) == 0 ? 0 : -EIO;
+        int rc = describe_row(&s, kind, team, bytes) == 0 ? 0 : -EIO;
         if (rc == 0)
             rc = tune_size(&s, n > 0 ? &results[n - 1] : NULL, &results[n]);
         if (rc != 0)

@@ -24,7 +24,7 @@ bool iso_apply_amo(uint64_t addr, struct amo op, uint64_t *before)
 }
 
 /* Bytes of the largest aligned word at addr that is not longer than len. */
-static size_t word_at(uint64_t addr, size_t len)
+static size_t bytes_at(uint64_t addr, size_t len)
 {
     size_t n = 8;
     while (n > 1 && ((addr & (n - 1)) != 0 || n > len))
@@ -41,7 +41,7 @@ static size_t piece_at(uint64_t addr, size_t len, const struct segment **s)
     return *s != NULL ? ISO_MIN(len, limit - (size_t)(at - (*s)->base)) : 0;
 }
 
-static bool is_symmetric(uint64_t addr, size_t len)
+static bool range_is_symmetric(uint64_t addr, size_t len)
 {
     const struct segment *s;
     size_t n = 1;
@@ -55,7 +55,7 @@ static void put_words(char *to, const char *from, size_t len)
 {
     while (len > 0) {
         uint64_t word = 0;
-        size_t n = word_at((uintptr_t)to, len);
+        size_t n = bytes_at((uintptr_t)to, len);
         memcpy(&word, from, n);
         iso_word_store(to, iso_word_of(&word, n), n);
         for (len -= n, from += n, to += n; n == 8 && len >= 8; len -= 8, from += 8, to += 8) {
@@ -69,7 +69,7 @@ static void get_words(char *to, const char *from, size_t len)
 {
     while (len > 0) {
         uint64_t word = 0;
-        size_t n = word_at((uintptr_t)from, len);
+        size_t n = bytes_at((uintptr_t)from, len);
         iso_word_to(&word, iso_word_load(from, n), n);
         memcpy(to, &word, n);
         for (len -= n, from += n, to += n; n == 8 && len >= 8; len -= 8, from += 8, to += 8) {
@@ -83,7 +83,7 @@ bool iso_apply_put(uint64_t addr, const void *data, size_t len)
 {
     const char *from = (const char *)data;
     const struct segment *s;
-    if (!is_symmetric(addr, len))
+    if (!range_is_symmetric(addr, len))
         return false;
     for (size_t n; len > 0; len -= n, from += n, addr += n) {
         char *to = (char *)(uintptr_t)addr;
@@ -100,7 +100,7 @@ bool iso_apply_get(void *data, uint64_t addr, size_t len)
 {
     char *to = (char *)data;
     const struct segment *s;
-    if (!is_symmetric(addr, len))
+    if (!range_is_symmetric(addr, len))
         return false;
     for (size_t n; len > 0; len -= n, to += n, addr += n) {
         const char *from = (const char *)(uintptr_t)addr;

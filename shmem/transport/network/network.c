@@ -223,7 +223,7 @@ bool iso_network_is_busy(struct network *n, uint64_t now_ns, unsigned many)
 }
 
 /* The thread is gone before its network is. */
-static void *run(void *argument)
+static void *run_network(void *argument)
 {
     struct network *n = (struct network *)argument;
     iso_thread_adopt(n->state);
@@ -235,7 +235,7 @@ static void *run(void *argument)
 int iso_network_thread_start(struct network *n)
 {
     n->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int rc = n->wake < 0 ? -errno : iso_thread_start(&n->thread, run, n);
+    int rc = n->wake < 0 ? -errno : iso_thread_start(&n->thread, run_network, n);
     n->has_thread = rc == 0;
     if (rc == 0)
         return 0;

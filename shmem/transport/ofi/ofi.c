@@ -56,7 +56,7 @@ static int take_hello(struct ofi *o, int pe, const struct ofi_hello *theirs)
 }
 
 /* Of struct network_port. */
-static int answer_request(int pe, const void *request, void *answer)
+static int ofi_answer_request(int pe, const void *request, void *answer)
 {
     struct ofi *o = ISO->ofi;
     struct ofi_hello hello, mine = {0};
@@ -103,7 +103,7 @@ static void exchange_addresses(struct ofi *o, int pe)
 }
 
 /* Of struct network_port. */
-static struct network_queue *make_queue(int pe, int group)
+static struct network_queue *ofi_make_queue(int pe, int group)
 {
     struct ofi *o = ISO->ofi;
     if (!o->peers[pe].known)
@@ -128,7 +128,7 @@ static struct network_queue *make_queue(int pe, int group)
 enum { IDLE_LOOKS = 100, IDLE_NS = 8000000, NAP_NS = 50000 };
 enum { FD_CHANNEL, FD_WAKE, FD_EVENTS, FDS };
 
-static bool progress(void)
+static bool ofi_progress(void)
 {
     struct ofi *o = ISO->ofi;
     if (o == NULL || !iso_network_begin_look(&o->net))
@@ -177,7 +177,7 @@ bool iso_ofi_rest(uint64_t ns)
 /* ---- the thread ---- */
 
 /* This one and the next are of struct network_port. */
-static uint64_t look_for_work(void)
+static uint64_t ofi_look_for_work(void)
 {
     struct ofi *o = ISO->ofi;
     uint64_t next_ns = NETWORK_LOOK_NS;
@@ -204,7 +204,7 @@ static uint64_t look_for_work(void)
     return next_ns;
 }
 
-static void sleep_until_work(uint64_t look_ns)
+static void ofi_sleep_until_work(uint64_t look_ns)
 {
     struct ofi *o = ISO->ofi;
     const struct timespec look = {0, (long)look_ns};
@@ -219,7 +219,7 @@ static void sleep_until_work(uint64_t look_ns)
         iso_channel_progress();
 }
 
-static bool reaches(const struct peer *peer, const char **why)
+static bool ofi_reaches(const struct peer *peer, const char **why)
 {
     *why = peer->local ? "same node: by pointer" : ISO->prefers_ofi && ISO->env->transport[0] == '\0'
                                                            ? "another node: by libfabric, as a host has no RDMA port"
@@ -258,7 +258,7 @@ static size_t text(char *at, size_t bytes)
 
 static const char *error_text(int error) { return ISO->ofi->lib.error_text(error); }
 
-static void complete(void)
+static void ofi_complete(void)
 {
     struct ofi *o = ISO->ofi;
     for (int group = 0; group < NETWORK_GROUPS; group++)
@@ -270,19 +270,19 @@ const struct network_port iso_ofi_port = {
     .name = "ofi",
     .drop = iso_ofi_drop_all,
     .drops_late = true,
-    .connect = make_queue,
+    .connect = ofi_make_queue,
     .fence = iso_ofi_fence,
     .begin_quiet = iso_ofi_begin_quiet,
     .end_quiet = iso_ofi_end_quiet,
-    .complete = complete,
-    .look = look_for_work,
-    .sleep = sleep_until_work,
+    .complete = ofi_complete,
+    .look = ofi_look_for_work,
+    .sleep = ofi_sleep_until_work,
     .text = text,
     .error_text = error_text,
     .expose = iso_ofi_expose,
     .conceal = iso_ofi_conceal,
     .make_key = iso_ofi_make_key,
-    .answer = answer_request,
+    .answer = ofi_answer_request,
 };
 
 /* ---- start ---- */
@@ -336,7 +336,7 @@ static int start(void)
 
 /* ---- end ---- */
 
-static void destroy(struct ofi *o)
+static void ofi_destroy(struct ofi *o)
 {
     iso_ofi_endpoint_close(o);
     iso_ofi_unregister(o);
@@ -360,24 +360,24 @@ static void destroy(struct ofi *o)
     free(o);
 }
 
-static void stop(void)
+static void ofi_stop(void)
 {
     struct ofi *o = ISO->ofi;
     if (o == NULL)
         return;
     iso_network_stop(&o->net);
     ISO->ofi = NULL;
-    destroy(o);
+    ofi_destroy(o);
 }
 
 const struct transport_ops iso_transport_ofi = {
     .name = "ofi",
     .open = open_ofi,
     .start = start,
-    .stop = stop,
+    .stop = ofi_stop,
     NETWORK_ROW,
     .text = text,
-    .reaches = reaches,
+    .reaches = ofi_reaches,
     .put = iso_ofi_put,
     .get = iso_ofi_get,
     .amo = iso_ofi_amo,
@@ -385,6 +385,6 @@ const struct transport_ops iso_transport_ofi = {
     .signal = iso_ofi_signal,
     .put_signal = iso_ofi_put_signal,
     .put_words = iso_ofi_put_words,
-    .progress = progress,
+    .progress = ofi_progress,
     .rest = iso_ofi_rest,
 };

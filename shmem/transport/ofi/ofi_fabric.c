@@ -162,7 +162,7 @@ static bool is_quick_tcp(const struct fi_info *info)
 
 /* The best address of the provider that libfabric names first; or of one that sends datagrams over TCP by itself, where
  * the first one puts them on the connections of another provider: that takes two system calls more for each message. */
-static const struct fi_info *choose(const struct fi_info *list, const struct host_addresses *mine)
+static const struct fi_info *choose_fabric(const struct fi_info *list, const struct host_addresses *mine)
 {
     const struct fi_info *best = NULL;
     bool layered = list->nic == NULL && list->ep_attr->protocol == FI_PROTO_RXM;
@@ -180,7 +180,7 @@ static const struct fi_info *choose(const struct fi_info *list, const struct hos
     return best;
 }
 
-static int search(struct ofi *o)
+static int search_fabrics(struct ofi *o)
 {
     struct host_addresses mine;
     struct fi_info *list = NULL;
@@ -217,7 +217,7 @@ static int search(struct ofi *o)
         return -ENODEV;
     }
     list = with_hmem(o, list);
-    const struct fi_info *best = choose(list, &mine);
+    const struct fi_info *best = choose_fabric(list, &mine);
     if (best != NULL)
         o->info = o->lib.dupinfo(best);
     else
@@ -319,7 +319,7 @@ int iso_ofi_fabric_open(struct ofi *o)
 {
     struct library_signals signals; /* fi_getinfo loads providers */
     iso_library_save(&signals);
-    int rc = search(o);
+    int rc = search_fabrics(o);
     iso_library_restore(&signals);
     if (rc == 0)
         rc = read_limits(o);
@@ -385,7 +385,7 @@ void iso_ofi_fabric_close(struct ofi *o)
 /* ---- registrations ---- */
 
 /* Where this PE chooses the keys, they are random, so that a stranger does not guess one. */
-static int make_key(const struct ofi *o, uint64_t *key)
+static int make_fabric_key(const struct ofi *o, uint64_t *key)
 {
     size_t bytes = o->info->domain_attr->mr_key_size;
     if (getrandom(key, sizeof *key, 0) != sizeof *key) {
@@ -417,7 +417,7 @@ int iso_ofi_register(struct ofi *o, const void *addr, size_t len, enum ofi_memor
         attr.iface = FI_HMEM_ROCR;
     }
     for (int i = 0; i < KEYS_TRIED && rc == -FI_ENOKEY; i++) {
-        if (!o->prov_key && make_key(o, &attr.requested_key) != 0)
+        if (!o->prov_key && make_fabric_key(o, &attr.requested_key) != 0)
             return -EIO;
         rc = memory == OFI_DEVICE && o->hmem
                  ? fi_mr_regattr(o->domain, &attr, 0, mr)

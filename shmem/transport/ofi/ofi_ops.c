@@ -40,7 +40,7 @@ static void number(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, vo
 }
 
 /* The message, numbered, to be submitted by the caller: room is there. `part` of the stage is free at its answer. */
-static struct ofi_op *prepare(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, void *into, int part)
+static struct ofi_op *prepare_op(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, void *into, int part)
 {
     struct ofi_op *op = iso_ofi_take(o, q->pe, OFI_SEND);
     op->own = true;
@@ -52,7 +52,7 @@ static struct ofi_op *prepare(struct ofi *o, struct ofi_queue *q, struct ofi_mes
 }
 
 /* Into the queue's pack; false: there is none with so much room. */
-static bool join(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, const void *data, void *into)
+static bool join_message(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, const void *data, void *into)
 {
     struct ofi_op *op = q->pack;
     size_t len = iso_ofi_data_of(m);
@@ -94,12 +94,12 @@ static void send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, stru
         m->type = OFI_FETCH;
     bool burst = q->burst_look == o->looks && q->burst >= OFI_JOIN_MIN;
     bool later = more || (is_plain(m) && (burst || q->due >= OFI_JOIN_MIN));
-    bool held = q->moves.done < q->follow, joined = !held && join(o, q, m, ends.data, ends.into);
+    bool held = q->moves.done < q->follow, joined = !held && join_message(o, q, m, ends.data, ends.into);
     if (q->pack != NULL && !(joined && later)) /* a target keeps what is behind the pack until that comes */
         iso_ofi_submit_pack(o, q);
     if (joined || o->net.lost)
         return;
-    struct ofi_op *op = prepare(o, q, m, ends.into, -1);
+    struct ofi_op *op = prepare_op(o, q, m, ends.into, -1);
     if (m->type == OFI_PUT) {
         memcpy(op->buffer + sizeof *m, ends.data, m->len);
         op->len += m->len;
@@ -238,7 +238,7 @@ static size_t add_staged(struct ofi_move *m, size_t n)
         .type = OFI_COPY, .addr = m->remote, .operand = (uint64_t)part * OFI_PART_BYTES, .compare = n};
     struct ofi_op *op = add_rma(m, &key, key.start + message.operand, n, mr);
     op->once = once;
-    op->then = prepare(o, m->q, &message, NULL, part);
+    op->then = prepare_op(o, m->q, &message, NULL, part);
     iso_ofi_submit(o, op);
     return n;
 }
@@ -310,7 +310,7 @@ static enum ofi_haste haste_of(const struct ofi *o, const struct ctx *ctx, struc
     return OFI_NOW;
 }
 
-static struct ofi_move move_of(struct ctx *ctx, struct place at, const struct far_local *local, bool put)
+static struct ofi_move ofi_move_of(struct ctx *ctx, struct place at, const struct far_local *local, bool put)
 {
     struct ofi_move m = {ISO->ofi,   NULL, remote_of(at),    (char *)local->addr,
                          local->len, put,  local->on_device, OFI_NOW};
@@ -324,7 +324,7 @@ static struct ofi_move move_of(struct ctx *ctx, struct place at, const struct fa
 /* After a blocking call the local memory of earlier ones that did not block is free, too. */
 void iso_ofi_put(struct ctx *ctx, struct place to, const struct far_local *source)
 {
-    struct ofi_move m = move_of(ctx, to, source, true);
+    struct ofi_move m = ofi_move_of(ctx, to, source, true);
     move_all(&m);
     if (!source->nbi)
         iso_ofi_wait(m.o, m.q, 0, m.q->moves.made, "put");
@@ -333,7 +333,7 @@ void iso_ofi_put(struct ctx *ctx, struct place to, const struct far_local *sourc
 
 void iso_ofi_get(struct ctx *ctx, struct place from, const struct far_local *dest)
 {
-    struct ofi_move m = move_of(ctx, from, dest, false);
+    struct ofi_move m = ofi_move_of(ctx, from, dest, false);
     move_all(&m);
     if (!dest->nbi)
         iso_ofi_wait(m.o, m.q, m.q->prompt, m.q->moves.made, "get");
@@ -346,7 +346,7 @@ void iso_ofi_get(struct ctx *ctx, struct place from, const struct far_local *des
 void iso_ofi_put_words(struct ctx *ctx, struct place to, const void *words, size_t len)
 {
     const struct far_local source = {(void *)(uintptr_t)words, len, false, false};
-    struct ofi_move m = move_of(ctx, to, &source, true);
+    struct ofi_move m = ofi_move_of(ctx, to, &source, true);
     follow_direct(m.o, m.q);
     move_by_messages(&m, len);
     iso_ofi_unlock(m.o);
@@ -407,7 +407,7 @@ void iso_ofi_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_op
 
 void iso_ofi_put_signal(struct ctx *ctx, const struct far_message *message, const struct far_local *source)
 {
-    struct ofi_move m = move_of(ctx, message->to, source, true);
+    struct ofi_move m = ofi_move_of(ctx, message->to, source, true);
     struct ofi_message signal = signal_message(message->at, message->signal, message->sig_op);
     bool both = m.len + sizeof signal <= m.o->data_max && !m.on_device;
     if (!both)

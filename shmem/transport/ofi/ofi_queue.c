@@ -23,7 +23,7 @@
 
 /* ---- failure ---- */
 
-static const char *describe_ends(const struct ofi *o, int pe, char *text, size_t bytes)
+static const char *ofi_describe_ends(const struct ofi *o, int pe, char *text, size_t bytes)
 {
     char here[64];
     snprintf(text, bytes, "pe %d (host %.63s, %s at %s) to pe %d (host %.63s)", ISO->my_pe, ISO->boot.host,
@@ -59,7 +59,7 @@ static ISO_COLD void lose_by(struct ofi *o, const struct ofi_op *op, const char 
     static const char *const names[] = {[OFI_SEND] = "message", [OFI_WRITE] = "put", [OFI_READ] = "get"};
     char ends[OFI_ENDS_BYTES];
     iso_network_lose(&o->net, op->pe, "a %s of %zu bytes from %s failed: %s", names[op->kind], op->len,
-                     describe_ends(o, op->pe, ends, sizeof ends), why);
+                     ofi_describe_ends(o, op->pe, ends, sizeof ends), why);
 }
 
 /* ---- operations ---- */
@@ -122,7 +122,7 @@ struct ofi_op *iso_ofi_take(struct ofi *o, int pe, enum ofi_kind kind)
 }
 
 /* The operation is complete. */
-static void give(struct ofi *o, struct ofi_op *op)
+static void give_op(struct ofi *o, struct ofi_op *op)
 {
     if (op->once != NULL)
         fi_close(&op->once->fid);
@@ -416,7 +416,7 @@ static struct ofi_incoming *incoming_of(struct ofi *o, const struct ofi_message 
     return &peer->in[m->group];
 }
 
-static void hold(struct ofi *o, struct ofi_incoming *in, const char *bytes, size_t len)
+static void hold_message(struct ofi *o, struct ofi_incoming *in, const char *bytes, size_t len)
 {
     struct ofi_held *held = (struct ofi_held *)malloc(sizeof *held + len);
     if (held == NULL) {
@@ -461,7 +461,7 @@ static void take_request(struct ofi *o, const struct ofi_message *m, const char 
         return;
     }
     if (m->serial != in->expected || !o->peers[m->pe].known) {
-        hold(o, in, bytes, len);
+        hold_message(o, in, bytes, len);
         return;
     }
     in->expected++;
@@ -481,18 +481,20 @@ static void take_early(struct ofi *o)
 
 /* ---- at the initiator ---- */
 
-static void take_answer(struct ofi *o, const struct ofi_message *m, const char *data)
+static void ofi_take_answer(struct ofi *o, const struct ofi_message *m, const char *data)
 {
     struct ofi_queue *q = (struct ofi_queue *)(void *)o->net.peers[m->pe].out[m->group];
     char ends[OFI_ENDS_BYTES];
     if (q == NULL || m->serial >= q->asks.made) {
         iso_network_lose(&o->net, -1, "an answer to message %llu has come, which was not sent from %s",
-                         (unsigned long long)m->serial, describe_ends(o, m->pe, ends, sizeof ends));
+                         (unsigned long long)m->serial, ofi_describe_ends(o, m->pe, ends, sizeof ends));
         return;
     }
     if (m->op != OFI_DONE) {
-        iso_network_lose(&o->net, -1, "an operation at address %#llx from %s was refused: there is no segment at that "
-                         "address", (unsigned long long)m->addr, describe_ends(o, m->pe, ends, sizeof ends));
+        iso_network_lose(&o->net, -1,
+                         "an operation at address %#llx from %s was refused: there is no segment at that "
+                         "address",
+                         (unsigned long long)m->addr, ofi_describe_ends(o, m->pe, ends, sizeof ends));
         return;
     }
     if (m->serial < q->asks.done) /* one for several that was overtaken by the next */
@@ -547,7 +549,7 @@ static void take_messages(struct ofi *o, const char *bytes, size_t len)
         }
         o->peers[m.pe].heard = true;
         if (m.type == OFI_ANSWER)
-            take_answer(o, &m, bytes + sizeof m);
+            ofi_take_answer(o, &m, bytes + sizeof m);
         else
             take_request(o, &m, bytes, n);
         bytes += n;
@@ -562,7 +564,7 @@ enum { READ_MAX = 16 };
 
 /* ---- completions ---- */
 
-static void complete(struct ofi *o, const struct fi_cq_msg_entry *entry)
+static void complete_op(struct ofi *o, const struct fi_cq_msg_entry *entry)
 {
     struct ofi_op *op = (struct ofi_op *)entry->op_context;
     if (op->kind == OFI_RECEIVE) {
@@ -582,7 +584,7 @@ static void complete(struct ofi *o, const struct fi_cq_msg_entry *entry)
     }
     if (op->then != NULL)
         iso_ofi_submit(o, op->then);
-    give(o, op);
+    give_op(o, op);
 }
 
 /* A receive failed by one message, or one connection: a stranger's. No PE sends more than a buffer holds, and the end of
@@ -630,7 +632,7 @@ bool iso_ofi_poll(struct ofi *o)
     do {
         n = fi_cq_read(o->cq, entries, READ_MAX);
         for (ssize_t i = 0; i < n && !o->net.lost; i++)
-            complete(o, &entries[i]);
+            complete_op(o, &entries[i]);
         any |= n > 0;
         if (n == -FI_EAVAIL)
             take_error(o);
@@ -717,9 +719,11 @@ void iso_ofi_watch(struct ofi *o)
             const struct ofi_peer *peer = &o->peers[q->pe];
             if (peer->heard || peer->first_ns == 0 || (double)(now - peer->first_ns) / 1e9 < limit_s)
                 continue;
-            iso_network_lose(&o->net, -1, "nothing has come back from %s for %.0f s (SHMEM_BOOT_TIMEOUT): a firewall "
+            iso_network_lose(&o->net, -1,
+                             "nothing has come back from %s for %.0f s (SHMEM_BOOT_TIMEOUT): a firewall "
                              "may close the port there, or that address is not reached from here; SHMEM_NETWORK names "
-                             "another", describe_ends(o, q->pe, ends, sizeof ends), limit_s);
+                             "another",
+                             ofi_describe_ends(o, q->pe, ends, sizeof ends), limit_s);
             return;
         }
 }

@@ -92,7 +92,7 @@ static void describe_port(const struct verbs *v, struct verbs_hello *hello)
     snprintf(hello->device, sizeof hello->device, "%.31s", v->port.device);
 }
 
-static void describe(const struct verbs *v, const struct verbs_queue *q, uint32_t psn, struct verbs_hello *hello)
+static void describe_nic(const struct verbs *v, const struct verbs_queue *q, uint32_t psn, struct verbs_hello *hello)
 {
     hello->qpn = q->qp->qp_num;
     hello->psn = psn;
@@ -200,13 +200,13 @@ static int answer_connect(struct verbs *v, int pe, const struct verbs_hello *hel
     if (q == NULL)
         return -errno;
     v->peers[pe].in[hello->group] = q;
-    describe(v, q, psn, mine);
+    describe_nic(v, q, psn, mine);
     int rc = to_init(v, q);
     return rc != 0 ? rc : connect_queue(v, q, psn, hello);
 }
 
 /* Of struct network_port. */
-static int answer_request(int pe, const void *request, void *answer)
+static int verbs_answer_request(int pe, const void *request, void *answer)
 {
     struct verbs_hello hello, mine = {0};
     _Static_assert(sizeof hello <= CHANNEL_BODY_BYTES, "one message of the channel");
@@ -239,7 +239,7 @@ static struct network_queue *make_connection(int pe, int group)
     int rc = q != NULL ? to_init(v, q) : -errno;
     if (rc != 0)
         return fail_connect(v, pe, "here", rc);
-    describe(v, q, psn, &mine);
+    describe_nic(v, q, psn, &mine);
     struct verbs_hello other = mine;
     rc = iso_network_ask(&v->net, pe, &other, sizeof other);
     if (rc == 0 && other.error == -EPROTO && other.port != 0)
@@ -266,7 +266,7 @@ enum { WATCH_TIMEOUTS = 40 };
 #define LOOKS_LONGER 3u /* doublings of NETWORK_LOOK_NS where each look costs the network's own time */
 enum { FD_CHANNEL, FD_DEVICE, FD_WAKE, FD_EVENTS, FDS };
 
-static bool progress(void)
+static bool verbs_progress(void)
 {
     struct verbs *v = ISO->verbs;
     if (v == NULL || !iso_network_begin_look(&v->net))
@@ -299,7 +299,7 @@ static void take_events(struct verbs *v)
 /* ---- devices made of software repeat unacknowledged requests for ever ---- */
 
 /* Counts looks, not time: a process that was stopped has not waited. */
-static void watch(struct verbs *v)
+static void watch_events(struct verbs *v)
 {
     char why[160];
     double limit_s = WATCH_TIMEOUTS * ack_timeout_s();
@@ -322,7 +322,7 @@ static void watch(struct verbs *v)
 
 /* ---- a wait that sleeps ---- */
 
-static bool rest(uint64_t ns)
+static bool verbs_rest(uint64_t ns)
 {
     struct verbs *v = ISO->verbs;
     const struct timespec t = {0, (long)ns};
@@ -333,7 +333,7 @@ static bool rest(uint64_t ns)
     v->net.sleepers++;
     v->net.polls += NETWORK_BUSY_POLLS + 1; /* a sleep lasts no longer than NETWORK_LOOK_NS */
     v->counts.sleeps++;
-    watch(v); /* the thread may sleep too, and a stuck queue wakes no thread */
+    watch_events(v); /* the thread may sleep too, and a stuck queue wakes no thread */
     iso_verbs_post_all(v);
     ask_for_event(v->received, &v->armed);
     if (v->in_flight > 0)
@@ -358,13 +358,13 @@ static bool rest(uint64_t ns)
 
 /* This one and the next are of struct network_port. Threads of this PE do the work, or answers wait, or else events are
  * requested. Waits poll less on a core that the network or another PE needs too. */
-static uint64_t look_for_work(void)
+static uint64_t verbs_look_for_work(void)
 {
     struct verbs *v = ISO->verbs;
     uint64_t now = iso_wait_now_ns(), next_ns = 0;
     iso_verbs_lock(v);
     if (iso_network_is_busy(&v->net, now, v->port.software ? 1 : NETWORK_BUSY_POLLS)) {
-        watch(v);
+        watch_events(v);
         next_ns = (uint64_t)NETWORK_LOOK_NS << ISO_MIN(v->net.busy_looks++, v->port.software ? LOOKS_LONGER : 0u);
     } else {
         v->net.busy_looks = 0;
@@ -397,7 +397,7 @@ static void take_device_event(struct verbs *v)
         log_debug("verbs: %s of host %s: %s", v->port.device, ISO->boot.host, text);
 }
 
-static void sleep_until_work(uint64_t look_ns)
+static void verbs_sleep_until_work(uint64_t look_ns)
 {
     struct verbs *v = ISO->verbs;
     const struct timespec look = {0, (long)look_ns};
@@ -421,7 +421,7 @@ static void sleep_until_work(uint64_t look_ns)
         take_device_event(v);
 }
 
-static bool reaches(const struct peer *peer, const char **why)
+static bool verbs_reaches(const struct peer *peer, const char **why)
 {
     *why = peer->local ? "same node: by pointer" : "another node: by RDMA (libibverbs)";
     return !peer->local;
@@ -445,7 +445,7 @@ static size_t text(char *at, size_t bytes)
 
 static const char *error_text(int error) { return strerror(error); }
 
-static void complete(void)
+static void verbs_complete(void)
 {
     struct verbs *v = ISO->verbs;
     for (uint32_t i = 0; i < v->n_queues; i++) {
@@ -461,15 +461,15 @@ const struct network_port iso_verbs_port = {
     .fence = iso_verbs_fence,
     .begin_quiet = iso_verbs_begin_quiet,
     .end_quiet = iso_verbs_end_quiet,
-    .complete = complete,
-    .look = look_for_work,
-    .sleep = sleep_until_work,
+    .complete = verbs_complete,
+    .look = verbs_look_for_work,
+    .sleep = verbs_sleep_until_work,
     .text = text,
     .error_text = error_text,
     .expose = iso_verbs_expose,
     .conceal = iso_verbs_conceal,
     .make_key = iso_verbs_make_key,
-    .answer = answer_request,
+    .answer = verbs_answer_request,
 };
 
 /* ---- start ---- */
@@ -551,7 +551,7 @@ static int start(void)
 
 /* ---- end ---- */
 
-static void destroy(struct verbs *v)
+static void verbs_destroy(struct verbs *v)
 {
     for (uint32_t i = 0; i < v->n_queues; i++) {
         v->lib.destroy_qp(v->queues[i]->qp);
@@ -576,24 +576,24 @@ static void destroy(struct verbs *v)
     free(v);
 }
 
-static void stop(void)
+static void verbs_stop(void)
 {
     struct verbs *v = ISO->verbs;
     if (v == NULL)
         return;
     iso_network_stop(&v->net);
     ISO->verbs = NULL;
-    destroy(v);
+    verbs_destroy(v);
 }
 
 const struct transport_ops iso_transport_verbs = {
     .name = "verbs",
     .open = open_verbs,
     .start = start,
-    .stop = stop,
+    .stop = verbs_stop,
     NETWORK_ROW,
     .text = text,
-    .reaches = reaches,
+    .reaches = verbs_reaches,
     .put = iso_verbs_put,
     .get = iso_verbs_get,
     .amo = iso_verbs_amo,
@@ -601,6 +601,6 @@ const struct transport_ops iso_transport_verbs = {
     .signal = iso_verbs_signal,
     .put_signal = iso_verbs_put_signal,
     .put_words = iso_verbs_put_words,
-    .progress = progress,
-    .rest = rest,
+    .progress = verbs_progress,
+    .rest = verbs_rest,
 };

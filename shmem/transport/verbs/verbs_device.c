@@ -104,7 +104,7 @@ static int choose_gid(const struct device_search *s, struct ibv_context *device,
 }
 
 /* number -1: the whole device */
-static void note(struct device_search *s, const char *device, int number, const char *what)
+static void note_nic(struct device_search *s, const char *device, int number, const char *what)
 {
     size_t n = strlen(s->why);
     char port[24] = "";
@@ -127,7 +127,7 @@ static void add_port(struct device_search *s, struct ibv_device *device, struct 
     memset(c, 0, sizeof *c);
     if (s->v->lib.query_port(context, (uint8_t)number, (struct _compat_ibv_port_attr *)&attr) != 0 ||
         s->v->lib.query_device(context, &limits) != 0 || attr.state != IBV_PORT_ACTIVE) {
-        note(s, name, number, "is not active");
+        note_nic(s, name, number, "is not active");
         return;
     }
     snprintf(p->device, sizeof p->device, "%s", name);
@@ -153,7 +153,7 @@ static void add_port(struct device_search *s, struct ibv_device *device, struct 
     int gid = choose_gid(s, context, p); /* InfiniBand is addressed by the LID: the GID is for messages only */
     p->gid_index = gid < 0 ? 0 : (uint8_t)gid;
     if (gid < 0 && p->ethernet)
-        note(s, name, number, "has no GID");
+        note_nic(s, name, number, "has no GID");
     else
         s->n_found++;
 }
@@ -163,16 +163,16 @@ static void add_device(struct device_search *s, struct ibv_device *device)
     struct ibv_device_attr attr;
     const char *name = s->v->lib.get_device_name(device);
     if (device->transport_type != IBV_TRANSPORT_IB) { /* iWARP, EFA and others */
-        note(s, name, -1, "is neither InfiniBand nor RoCE");
+        note_nic(s, name, -1, "is neither InfiniBand nor RoCE");
         log_info("verbs: %s is neither InfiniBand nor RoCE, and is not used", name);
         return;
     }
     struct ibv_context *context = s->v->lib.open_device(device);
     if (context == NULL || s->v->lib.query_device(context, &attr) != 0) {
-        note(s, name, -1, "cannot be opened");
+        note_nic(s, name, -1, "cannot be opened");
     } else {
         if (s->wanted_port > attr.phys_port_cnt || s->wanted_port == 0)
-            note(s, name, s->wanted_port, "does not exist");
+            note_nic(s, name, s->wanted_port, "does not exist");
         for (int n = 1; n <= attr.phys_port_cnt && s->n_found < PORTS_MAX; n++)
             if (s->wanted_port < 0 || s->wanted_port == n)
                 add_port(s, device, context, n);
@@ -185,7 +185,7 @@ static void add_device(struct device_search *s, struct ibv_device *device)
 
 /* All ports must be of one kind of network, since the kinds cannot talk to each other. InfiniBand is preferred, so that
  * all PEs of hosts that are equipped alike agree, wherever their cores are. Of that kind the nearest ports are used. */
-static const struct candidate *choose(const struct device_search *s)
+static const struct candidate *choose_nic(const struct device_search *s)
 {
     const struct candidate *near[PORTS_MAX];
     int n = 0, best = 1;
@@ -210,7 +210,7 @@ static int search_and_open(struct device_search *s, struct ibv_device **list, co
         if (name[0] == '\0' || strcmp(there, name) == 0)
             add_device(s, list[i]);
     }
-    const struct candidate *c = choose(s);
+    const struct candidate *c = choose_nic(s);
     if (c != NULL) {
         struct verbs *v = s->v;
         v->port = c->port;

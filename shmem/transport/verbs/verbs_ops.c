@@ -137,7 +137,7 @@ static size_t add_any(struct verbs_move *m, uint32_t rkey, size_t n)
 }
 
 /* Notes where the next flush will read. */
-static void note_write(struct verbs_queue *q, uint64_t remote, const struct network_key *key)
+static void note_nic_write(struct verbs_queue *q, uint64_t remote, const struct network_key *key)
 {
     if (ISO_LIKELY(key->flushes == 0))
         return;
@@ -146,7 +146,7 @@ static void note_write(struct verbs_queue *q, uint64_t remote, const struct netw
 }
 
 /* Adds the requests for all bytes; posts early when they are many or large. */
-static void add_all(struct verbs_move *m)
+static void add_regions(struct verbs_move *m)
 {
     size_t longest = m->opcode == IBV_WR_RDMA_READ ? m->v->port.max_read : m->v->port.max_message;
     while (m->len > 0) {
@@ -161,7 +161,7 @@ static void add_all(struct verbs_move *m)
             iso_verbs_make_room(m->v, m->q, 1, 0);
             n = add_any(m, (uint32_t)key.key, n);
             if (m->opcode == IBV_WR_RDMA_WRITE)
-                note_write(m->q, m->remote, &key);
+                note_nic_write(m->q, m->remote, &key);
         }
         m->remote += n;
         m->local += n;
@@ -177,7 +177,7 @@ static void add_all(struct verbs_move *m)
         iso_verbs_unregister(m->v, m->mr);
 }
 
-static struct verbs_move move_of(struct place at, const struct far_local *local, enum ibv_wr_opcode opcode)
+static struct verbs_move verbs_move_of(struct place at, const struct far_local *local, enum ibv_wr_opcode opcode)
 {
     return (struct verbs_move){.v = ISO->verbs,
                                .remote = iso_verbs_remote(at),
@@ -188,13 +188,13 @@ static struct verbs_move move_of(struct place at, const struct far_local *local,
                                .on_device = local->on_device};
 }
 
-static void move(struct ctx *ctx, int pe, struct verbs_move m)
+static void move_by_nic(struct ctx *ctx, int pe, struct verbs_move m)
 {
     iso_verbs_lock(m.v);
     m.q = iso_verbs_queue_to(m.v, ctx, pe);
     if (m.ordered)
         iso_verbs_flush(m.v, m.q);
-    add_all(&m);
+    add_regions(&m);
     if (!m.nbi) {
         iso_verbs_post(m.v, m.q);
         if (m.busy) {
@@ -207,26 +207,26 @@ static void move(struct ctx *ctx, int pe, struct verbs_move m)
 
 void iso_verbs_put(struct ctx *ctx, struct place to, const struct far_local *source)
 {
-    move(ctx, to.pe, move_of(to, source, IBV_WR_RDMA_WRITE));
+    move_by_nic(ctx, to.pe, verbs_move_of(to, source, IBV_WR_RDMA_WRITE));
 }
 
 void iso_verbs_get(struct ctx *ctx, struct place from, const struct far_local *dest)
 {
-    move(ctx, from.pe, move_of(from, dest, IBV_WR_RDMA_READ));
+    move_by_nic(ctx, from.pe, verbs_move_of(from, dest, IBV_WR_RDMA_READ));
 }
 
 /* The bytes go inline or by a copy, and the device writes aligned words whole, as it does that of a signal. */
 void iso_verbs_put_words(struct ctx *ctx, struct place to, const void *words, size_t len)
 {
     const struct far_local source = {(void *)(uintptr_t)words, len, false, false};
-    struct verbs_move m = move_of(to, &source, IBV_WR_RDMA_WRITE);
+    struct verbs_move m = verbs_move_of(to, &source, IBV_WR_RDMA_WRITE);
     m.ordered = true;
-    move(ctx, to.pe, m);
+    move_by_nic(ctx, to.pe, m);
 }
 
 /* ---- atomics and signals ---- */
 
-static struct verbs_message amo_message(uint64_t remote, struct amo op)
+static struct verbs_message verbs_amo_message(uint64_t remote, struct amo op)
 {
     return (struct verbs_message){.type = VERBS_AMO,
                                   .op = (uint8_t)op.op,
@@ -239,7 +239,7 @@ static struct verbs_message amo_message(uint64_t remote, struct amo op)
 uint64_t iso_verbs_amo(struct ctx *ctx, struct place at, struct amo op)
 {
     struct verbs *v = ISO->verbs;
-    struct verbs_message message = amo_message(iso_verbs_remote(at), op);
+    struct verbs_message message = verbs_amo_message(iso_verbs_remote(at), op);
     uint64_t before = 0;
     iso_verbs_lock(v);
     struct verbs_queue *q = iso_verbs_queue_to(v, ctx, at.pe);
@@ -256,7 +256,7 @@ uint64_t iso_verbs_amo(struct ctx *ctx, struct place at, struct amo op)
 void iso_verbs_amo_nbi(struct ctx *ctx, struct place at, struct amo op, void *fetch)
 {
     struct verbs *v = ISO->verbs;
-    struct verbs_message message = amo_message(iso_verbs_remote(at), op);
+    struct verbs_message message = verbs_amo_message(iso_verbs_remote(at), op);
     iso_verbs_lock(v);
     iso_verbs_send_later(v, iso_verbs_queue_to(v, ctx, at.pe), &message, fetch);
     iso_verbs_unlock(v);
@@ -269,7 +269,7 @@ static void add_signal(struct verbs_move *m, uint64_t remote, uint64_t value, in
     const struct amo add = {AMO_ADD, 8, value, 0, false};
     iso_verbs_flush(v, m->q);
     if (sig_op == SHMEM_SIGNAL_ADD) {
-        struct verbs_message message = amo_message(remote, add);
+        struct verbs_message message = verbs_amo_message(remote, add);
         iso_verbs_send(v, m->q, &message, NULL);
         return;
     }
@@ -284,7 +284,7 @@ static void add_signal(struct verbs_move *m, uint64_t remote, uint64_t value, in
     struct ibv_send_wr *wr = iso_verbs_add(v, m->q, &request);
     iso_verbs_attach_small(v, m->q, wr, &value, sizeof value);
     set_remote(wr, remote, (uint32_t)key.key);
-    note_write(m->q, remote, &key);
+    note_nic_write(m->q, remote, &key);
     iso_verbs_post(v, m->q);
 }
 
@@ -299,10 +299,10 @@ void iso_verbs_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_
 
 void iso_verbs_put_signal(struct ctx *ctx, const struct far_message *message, const struct far_local *source)
 {
-    struct verbs_move m = move_of(message->to, source, IBV_WR_RDMA_WRITE);
+    struct verbs_move m = verbs_move_of(message->to, source, IBV_WR_RDMA_WRITE);
     iso_verbs_lock(m.v);
     m.q = iso_verbs_queue_to(m.v, ctx, message->to.pe);
-    add_all(&m);
+    add_regions(&m);
     uint64_t made = m.q->made;
     add_signal(&m, iso_verbs_remote(message->at), message->signal, message->sig_op);
     if (m.busy && !m.nbi)

@@ -191,7 +191,7 @@ static bool has_answer_room(const struct verbs *v, const struct verbs_queue *q)
 
 /* ---- completions ---- */
 
-static void complete(struct verbs *v, const struct ibv_wc *wc)
+static void complete_work(struct verbs *v, const struct ibv_wc *wc)
 {
     struct verbs_queue *q = v->queues[wc->wr_id >> VERBS_ID_BITS];
     uint64_t made = wc->wr_id & VERBS_ID_MASK;
@@ -227,7 +227,7 @@ static int reap_some(struct verbs *v)
         iso_network_lose(&v->net, -1, "reading the completions of %s port %d on host %s failed (%d): the device has an "
                          "error", v->port.device, v->port.number, ISO->boot.host, n);
     for (int i = 0; i < n && !v->net.lost; i++)
-        complete(v, &wc[i]);
+        complete_work(v, &wc[i]);
     return v->net.lost ? 0 : n;
 }
 
@@ -254,7 +254,7 @@ enum { READ_MAX = 16, REFUSED = 1 };
 static char *receive_at(const struct verbs *v, uint64_t i) { return v->memory + i * VERBS_RECEIVE_BYTES; }
 
 /* Buffers that may be written again. */
-static void post_receives(struct verbs *v, const uint64_t *numbers, int n)
+static void verbs_post_receives(struct verbs *v, const uint64_t *numbers, int n)
 {
     struct ibv_recv_wr wrs[READ_MAX], *bad;
     struct ibv_sge sges[READ_MAX];
@@ -289,7 +289,7 @@ int iso_verbs_receive_start(struct verbs *v)
     }
     pthread_mutex_lock(&v->net.lock);
     for (uint64_t i = 0; i < VERBS_RECEIVES; i++)
-        post_receives(v, &i, 1);
+        verbs_post_receives(v, &i, 1);
     pthread_mutex_unlock(&v->net.lock);
     return 0;
 }
@@ -350,7 +350,7 @@ static void answer_late(struct verbs *v)
 
 /* ---- reading ---- */
 
-static bool apply_copy(struct verbs *v, const struct verbs_message *m)
+static bool verbs_apply_copy(struct verbs *v, const struct verbs_message *m)
 {
     char *device = (char *)(uintptr_t)m->addr, *stage = v->peers[m->pe].stage;
     const struct segment *s = iso_segment_of(device, m->compare);
@@ -363,7 +363,7 @@ static bool apply_copy(struct verbs *v, const struct verbs_message *m)
     return true;
 }
 
-static void take_answer(struct verbs *v, const struct verbs_message *m)
+static void verbs_take_answer(struct verbs *v, const struct verbs_message *m)
 {
     struct verbs_queue *q = iso_verbs_out(v, m->pe, m->group);
     const struct verbs_ask *ask = &q->asks[m->serial & (VERBS_CREDITS - 1)];
@@ -389,7 +389,7 @@ static void take_answer(struct verbs *v, const struct verbs_message *m)
 }
 
 /* The message must have come by a queue pair of the sender that it names. */
-static bool is_from_peer(const struct verbs *v, const struct verbs_message *m, const struct ibv_wc *wc)
+static bool verbs_is_from_peer(const struct verbs *v, const struct verbs_message *m, const struct ibv_wc *wc)
 {
     if (m->pe < 0 || m->pe >= ISO->n_pes || m->group >= NETWORK_GROUPS)
         return false;
@@ -414,19 +414,19 @@ static struct verbs_queue *read_one(struct verbs *v, const struct ibv_wc *wc)
     const char *at = receive_at(v, wc->wr_id), *end = at + wc->byte_len;
     for (; at < end; at += sizeof m) {
         memcpy(&m, at, sizeof m);
-        if (wc->byte_len % sizeof m != 0 || !is_from_peer(v, &m, wc)) {
+        if (wc->byte_len % sizeof m != 0 || !verbs_is_from_peer(v, &m, wc)) {
             iso_network_lose(&v->net, -1, "a message of %u bytes by queue pair %u of pe %d (host %s) has an unknown "
                              "form", wc->byte_len, wc->qp_num, ISO->my_pe, ISO->boot.host);
             return NULL;
         }
         if (m.type == VERBS_ANSWER)
-            take_answer(v, &m);
+            verbs_take_answer(v, &m);
         if (m.type == VERBS_ANSWER)
             continue;
         uint64_t before = 0;
         bool is_amo = m.type == VERBS_AMO || m.type == VERBS_FETCH;
         const struct amo op = {(enum amo_op)m.op, m.bytes, m.operand, m.compare, true};
-        bool good = is_amo ? iso_apply_amo(m.addr, op, &before) : apply_copy(v, &m);
+        bool good = is_amo ? iso_apply_amo(m.addr, op, &before) : verbs_apply_copy(v, &m);
         q = v->peers[m.pe].in[m.group];
         q->unacked = good && m.type == VERBS_AMO;
         q->unacked_serial = m.serial;
@@ -468,7 +468,7 @@ static int read_some(struct verbs *v)
         return 0;
     if (last != NULL)
         post_answers(v, last);
-    post_receives(v, numbers, n);
+    verbs_post_receives(v, numbers, n);
     return n;
 }
 
@@ -497,7 +497,7 @@ bool iso_verbs_poll(struct verbs *v)
     return any;
 }
 
-static void pause_and_poll(struct verbs *v, struct wait *wait, uint64_t seen)
+static void verbs_pause_and_poll(struct verbs *v, struct wait *wait, uint64_t seen)
 {
     if (!iso_network_pause(&v->net, wait, seen))
         return;
@@ -520,7 +520,7 @@ void iso_verbs_make_room(struct verbs *v, struct verbs_queue *q, unsigned reques
     iso_verbs_post_all(v);
     iso_verbs_poll(v);
     while (!can_add(v, q, requests, slots)) {
-        pause_and_poll(v, &wait, q->done);
+        verbs_pause_and_poll(v, &wait, q->done);
         if (v->net.lost)
             iso_verbs_post_all(v);
     }
@@ -529,20 +529,20 @@ void iso_verbs_make_room(struct verbs *v, struct verbs_queue *q, unsigned reques
         iso_network_await_break(&v->net);
 }
 
-static bool is_done(const struct verbs_queue *q, uint64_t made, uint64_t asked)
+static bool verbs_is_done(const struct verbs_queue *q, uint64_t made, uint64_t asked)
 {
     return q->done >= made && q->answered >= asked;
 }
 
 void iso_verbs_wait(struct verbs *v, struct verbs_queue *q, uint64_t made, uint64_t asked, const char *what)
 {
-    if (is_done(q, made, asked) && ISO_LIKELY(!v->net.lost))
+    if (verbs_is_done(q, made, asked) && ISO_LIKELY(!v->net.lost))
         return;
     struct wait wait = ISO_WAIT(what, q->pe, NULL, made > q->done ? made : asked);
     iso_verbs_post(v, q);
     iso_verbs_poll(v);
-    while (!is_done(q, made, asked)) {
-        pause_and_poll(v, &wait, made > q->done ? q->done : q->answered);
+    while (!verbs_is_done(q, made, asked)) {
+        verbs_pause_and_poll(v, &wait, made > q->done ? q->done : q->answered);
         if (v->net.lost)
             drop_requests(v, q);
     }
