@@ -126,7 +126,8 @@ int iso_boot_addresses(const struct boot *boot, const char *wanted, struct host_
 {
     struct tcp_address first;
     int rc = iso_interface_find(mine, wanted, why);
-    if (rc == 0 && *wanted == '\0' && boot->ops != NULL && boot->ops->address != NULL && boot->ops->address(boot, &first))
+    if (rc == 0 && *wanted == '\0' && boot != NULL && boot->ops != NULL && boot->ops->address != NULL &&
+        boot->ops->address(boot, &first))
         iso_interface_prefer(mine, &first);
     return rc;
 }

@@ -18,7 +18,7 @@ struct team *iso_coll_team(shmem_team_t handle, const char *call)
 {
     iso_check_life(call);
     if (ISO_LIKELY(handle == SHMEM_TEAM_WORLD))
-        return &ISO->world;
+        return ISO->world;
     if (handle == SHMEM_TEAM_INVALID)
         return NULL;
     return iso_team(handle, call);

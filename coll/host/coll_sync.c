@@ -34,15 +34,15 @@ SHMEM_API(shmem_barrier_all, pshmem_barrier_all);
 void pshmem_barrier_all(void)
 {
     iso_check_life(__func__);
-    complete_puts(&ISO->world, __func__);
-    synchronise(&ISO->world, __func__);
+    complete_puts(ISO->world, __func__);
+    synchronise(ISO->world, __func__);
 }
 
 SHMEM_API(shmem_sync_all, pshmem_sync_all);
 void pshmem_sync_all(void)
 {
     iso_check_life(__func__);
-    synchronise(&ISO->world, __func__);
+    synchronise(ISO->world, __func__);
 }
 
 SHMEM_API(shmem_team_sync, pshmem_team_sync);

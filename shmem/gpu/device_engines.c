@@ -39,7 +39,7 @@ int iso_engines_start(struct device *d)
             try_peers(d, (char *)ours, len);
         iso_gpu_free(d->gpu, ours);
     }
-    if (iso_agree_min(&ISO->world, d->engines_why[0] == '\0', call) == 0 && d->engines_why[0] == '\0')
+    if (iso_agree_min(ISO->world, d->engines_why[0] == '\0', call) == 0 && d->engines_why[0] == '\0')
         snprintf(d->engines_why, sizeof d->engines_why, "another PE of this job has lost copies by them");
     return rc;
 }

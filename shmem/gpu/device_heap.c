@@ -23,7 +23,7 @@
 
 static size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
-static uint64_t smallest(uint64_t value, const char *call) { return iso_agree_min(&ISO->world, value, call); }
+static uint64_t smallest(uint64_t value, const char *call) { return iso_agree_min(ISO->world, value, call); }
 static uint64_t largest(uint64_t value, const char *call) { return ~smallest(~value, call); }
 
 /* ---- the device and the method of sharing ---- */
@@ -264,7 +264,7 @@ static int make_heap(struct device *d, const char *call)
     }
     if (rc == 0) {
         segment()->len = d->heap_bytes;
-        rc = iso_agree_addresses(&ISO->world, segment()->base, d->heap_bytes, call);
+        rc = iso_agree_addresses(ISO->world, segment()->base, d->heap_bytes, call);
     }
     if (rc == 0)
         rc = iso_device_agree(call, add_heap_parts(d), "has no memory for a heap's bookkeeping");

@@ -25,7 +25,7 @@ static void take_down(struct device *d)
     if (d->proxy != NULL)
         iso_proxy_stop(d);
     if (self->n_nodes > 1 && !iso_job_is_broken())
-        iso_barrier_sync(&self->world, "shmem_finalize"); /* no proxy sends into our memory any more */
+        iso_barrier_sync(self->world, "shmem_finalize"); /* no proxy sends into our memory any more */
     for (int i = SEGMENT_INDEX_DEVICE; i < SEGMENT_INDEX_FREE; i++)
         if (ISO->segments[i].on_device)
             iso_transport_forget(&ISO->segments[i]);
@@ -38,7 +38,7 @@ static void take_down(struct device *d)
     iso_grow_stop(d);
     iso_heap_unmap(d);
     if (!iso_job_is_broken())
-        iso_barrier_sync(&self->world, "shmem_finalize");
+        iso_barrier_sync(self->world, "shmem_finalize");
     iso_heap_free(d);
     if (d->gpu != NULL)
         iso_gpu_close(d->gpu);
@@ -135,7 +135,7 @@ int pshmemx_device_handle(shmem_team_t team_handle, int slot, struct shmemd_hand
         (void)iso_refuse(__func__, "handle is a null pointer");
     if (team == NULL || handle == NULL || !iso_handle_slot_is_valid(__func__, slot))
         return 1;
-    struct device *d = team == &ISO->world ? iso_device_need(__func__) : iso_device_running(__func__);
+    struct device *d = team == ISO->world ? iso_device_need(__func__) : iso_device_running(__func__);
     if (d == NULL)
         return 1;
     if (d->captures > 0) {

@@ -38,7 +38,7 @@ struct device *iso_device_left(const char *call)
 
 int iso_device_agree(const char *call, int rc, const char *sentence)
 {
-    return iso_agree_outcome(&ISO->world, rc, sentence, call);
+    return iso_agree_outcome(ISO->world, rc, sentence, call);
 }
 
 int iso_device_exchange(const struct pe_offer *mine, struct pe_offer *theirs, const char *call)

@@ -105,7 +105,7 @@ static int prepare_suspension(struct device *d, int keep, const char *call)
     rc = iso_device_agree(call, rc, sentence);
     if (rc != 0)
         return rc;
-    bool alike = iso_agree_min(&ISO->world, (uint64_t)keep, call) == ~iso_agree_min(&ISO->world, ~(uint64_t)keep, call);
+    bool alike = iso_agree_min(ISO->world, (uint64_t)keep, call) == ~iso_agree_min(ISO->world, ~(uint64_t)keep, call);
     if (!alike)
         snprintf(sentence, sizeof sentence, "has keep %d and another PE has not; it must be equal on all", keep);
     else if (d->sharing != GPU_SHARE_VMM)
@@ -147,9 +147,9 @@ int pshmemx_suspend(int keep)
     __atomic_store_n(&d->suspension, s, __ATOMIC_RELEASE); /* pairs with iso_device_is_suspended */
     iso_grow_drop_peers(d);
     iso_heap_drop_peers(d);
-    iso_barrier_sync(&ISO->world, __func__); /* no PE maps another one's memory any more */
+    iso_barrier_sync(ISO->world, __func__); /* no PE maps another one's memory any more */
     iso_heap_drop_own(d);
-    iso_barrier_sync(&ISO->world, __func__); /* all of it is free */
+    iso_barrier_sync(ISO->world, __func__); /* all of it is free */
     return 0;
 }
 
@@ -174,14 +174,14 @@ static int resume(struct device *d, const char *call)
     rc = iso_device_agree(call, iso_grow_make_again(d, call), "cannot have its own device memory again");
     if (rc == 0) {
         end_suspension(d);
-        iso_barrier_sync(&ISO->world, call); /* no peer writes before the contents are there */
+        iso_barrier_sync(ISO->world, call); /* no peer writes before the contents are there */
         return 0;
     }
     iso_grow_drop_peers(d);
     iso_heap_drop_peers(d);
-    iso_barrier_sync(&ISO->world, call); /* no PE maps another one's memory any more */
+    iso_barrier_sync(ISO->world, call); /* no PE maps another one's memory any more */
     iso_heap_drop_own(d);
-    iso_barrier_sync(&ISO->world, call); /* all of it is free */
+    iso_barrier_sync(ISO->world, call); /* all of it is free */
     return rc;
 }
 

@@ -598,7 +598,7 @@ int iso_handles_start(struct device *device)
     ISO->above.forget_team = forget_team;
     ISO->above.set_timeout = set_timeout;
     int rc = make_world(device);
-    struct handle *local = device->handles->local = create_handle(&ISO->world, -1);
+    struct handle *local = device->handles->local = create_handle(ISO->world, -1);
     if (rc == 0 && local == NULL)
         rc = -ENOMEM;
     if (rc == 0) {

@@ -690,8 +690,8 @@ int iso_proxy_start(struct device *device)
     p->kind = -1;
     p->ctx.options = SHMEM_CTX_PRIVATE;
     p->ctx.of_proxy = true;
-    p->ctx.team = &ISO->world;
-    p->ctx.world_of = ISO->world.world_of;
+    p->ctx.team = ISO->world;
+    p->ctx.world_of = ISO->world->world_of;
     p->ctx.n_pes = ISO->n_pes;
     pthread_mutex_init(&p->records_lock, NULL);
     pthread_mutex_init(&p->resting, NULL);

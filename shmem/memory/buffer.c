@@ -404,7 +404,7 @@ static int register_buffer(struct buffer *b, shmemx_buffer_info_t *info)
 SHMEM_API(shmemx_buffer_register, pshmemx_buffer_register);
 int pshmemx_buffer_register(void *addr, size_t len_bytes, shmemx_buffer_info_t *info)
 {
-    struct buffer b = {&ISO->world, __func__, (char *)addr, len_bytes, 0};
+    struct buffer b = {ISO->world, __func__, (char *)addr, len_bytes, 0};
     return iso_enter(__func__) == 0 ? register_buffer(&b, info) : 1;
 }
 
@@ -475,7 +475,7 @@ static int unregister_buffer(struct team *team, void *addr, const char *call)
 SHMEM_API(shmemx_buffer_unregister, pshmemx_buffer_unregister);
 int pshmemx_buffer_unregister(void *addr)
 {
-    return iso_enter(__func__) == 0 ? unregister_buffer(&ISO->world, addr, __func__) : 1;
+    return iso_enter(__func__) == 0 ? unregister_buffer(ISO->world, addr, __func__) : 1;
 }
 
 SHMEM_API(shmemx_team_buffer_unregister, pshmemx_team_buffer_unregister);

@@ -114,7 +114,7 @@ void iso_memory_stop(void)
 static int heap_barrier(const char *call)
 {
     iso_quiet_all(call);
-    return iso_barrier_sync(&ISO->world, call);
+    return iso_barrier_sync(ISO->world, call);
 }
 
 /* SHMEM_DEBUG: the arguments agree on all PEs; pointers are compared as offsets, since bases may differ. */
@@ -125,7 +125,7 @@ static int match(const char *call, const char *what, uint64_t value)
     char name[64];
     snprintf(name, sizeof name, "%s (%s)", call, what);
     struct agree_args args = {name, value, 0, 0};
-    return iso_agree_match(&ISO->world, args);
+    return iso_agree_match(ISO->world, args);
 }
 
 /* Relaxed, pairs with nothing: other threads of this PE learn of an object by the program's own synchronisation. */

@@ -4,6 +4,7 @@
  * the sockets' buffers. Silence is found by the kernel (keepalive and user timeout of TCP), an end by the end of the
  * stream. A connection that has ended stays in memory until make_progress returns, since callers may still look at it.
  * Static functions are called with channel.lock held, but for those under "waits" and "start". */
+#include "../../bootstrap/boot.h"
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
 #include "channel_state.h"
@@ -676,7 +677,7 @@ static int start_listening(struct channel *c)
     struct tcp_address any;
     const char *why;
     memset(&any, 0, sizeof any);
-    int rc = iso_boot_addresses(&ISO->boot, ISO->env->network, &c->mine, &why);
+    int rc = iso_boot_addresses(ISO->boot, ISO->env->network, &c->mine, &why);
     if (rc != 0) {
         log_error("shmem_init: SHMEM_NETWORK is \"%.64s\": %s", ISO->env->network, why);
         return rc;

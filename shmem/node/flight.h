@@ -8,6 +8,7 @@
 #define ISO_FLIGHT_H
 
 #include "../state/pe_state.h"
+#include "../team/team.h"
 #include "wait.h"
 
 #include <stdio.h>

@@ -4,6 +4,7 @@
  * are not in the same call. A PE that others need and that does not wait is the cause; else a cycle is; else a wait
  * that every PE could end, and that no PE is free to end. */
 #include "graph.h"
+#include "../../bootstrap/boot.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

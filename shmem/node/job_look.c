@@ -4,6 +4,7 @@
  * runs in an endless loop, is described as well as any other. The kernel lets in the same user alone: it asks for what
  * a debugger needs. What the files say is checked before it is used as a size. Changes nothing. */
 #include "job_look.h"
+#include "../../bootstrap/boot.h"
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
 #include "../../include/shmemx.h"

@@ -5,6 +5,7 @@
  * Invariant: exit_begun is set before a PE that ends the job exits, so its end is not taken for a death. */
 #include "node_file.h"
 #include "peer.h"
+#include "../../bootstrap/boot.h"
 #include "../../bootstrap/log.h"
 #include "../../bootstrap/memory_file.h"
 #include "wait.h"

@@ -95,10 +95,10 @@ static bool gather(struct page *page, const char *call)
     page->pes = self->my_pe == 0 ? (char *)calloc(n, bytes) : NULL;
     bool ready = all != NULL && mine != NULL && (self->my_pe != 0 || page->pes != NULL) &&
                  take_own((struct page_pe *)(void *)mine);
-    bool good = iso_agree_min(&self->world, ready, call) == 1;
+    bool good = iso_agree_min(self->world, ready, call) == 1;
     for (size_t at = 0; good && at < bytes; at += ISO_INBOX_BYTES) {
         size_t part = ISO_MIN(bytes - at, (size_t)ISO_INBOX_BYTES);
-        good = iso_agree_gather(&self->world, mine + at, part, all, call) == 0;
+        good = iso_agree_gather(self->world, mine + at, part, all, call) == 0;
         for (size_t pe = 0; good && pe < n && self->my_pe == 0; pe++)
             memcpy(page->pes + pe * bytes + at, all + pe * part, part);
     }

@@ -26,7 +26,7 @@ static bool compare_clocks(struct trace_sync *sync, const char *call)
     *sync = (struct trace_sync){0, INT64_MIN, INT64_MAX};
     for (int i = 0; all != NULL && i <= EXCHANGES; i++) {
         mine.sent_ns = iso_wait_now_ns();
-        if (iso_agree_gather(&ISO->world, &mine, sizeof mine, all, call) != 0)
+        if (iso_agree_gather(ISO->world, &mine, sizeof mine, all, call) != 0)
             break;
         uint64_t came = iso_wait_now_ns();
         int64_t high = (int64_t)(came - all[0].sent_ns), low = (int64_t)(before.sent_ns - all[0].came_ns);

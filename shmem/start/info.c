@@ -4,6 +4,7 @@
  * describes what it sees; before init what does not exist yet is left out. A line of the doctor is one finding, and
  * begins with "ok: ", "warning: " (works, but) or "problem: " (will not work): isomer-info looks for the last.
  * Called by users, isomer-info and, for SHMEM_VERSION and SHMEM_INFO, by init. */
+#include "../../bootstrap/boot.h"
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/memory_file.h"
 #include "../../bootstrap/net/interface.h"
@@ -153,7 +154,7 @@ static void write_info_job(FILE *out)
     static const char *const levels[] = {"SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE"};
     const struct state *self = ISO;
     fprintf(out, "job: PE %d of %d, launcher %s, bootstrap %s, thread level SHMEM_THREAD_%s\n", self->my_pe,
-            self->n_pes, self->boot.launcher, self->boot.ops != NULL ? self->boot.ops->name : "none",
+            self->n_pes, self->boot->launcher, self->boot->ops != NULL ? self->boot->ops->name : "none",
             levels[self->thread_level & 3]);
     fprintf(out, "cores: %d for the %d PEs of this node, ", cores(), self->n_local);
     if (self->spin == 0)
@@ -379,7 +380,7 @@ static uint64_t machine_bytes(void) { return (uint64_t)sysconf(_SC_PHYS_PAGES) *
 static void report_launcher(struct doctor *d)
 {
     if (ISO->life == LIFE_RUNNING) {
-        find(d, FINE, "this job was started by %s, %d PEs", ISO->boot.launcher, ISO->n_pes);
+        find(d, FINE, "this job was started by %s, %d PEs", ISO->boot->launcher, ISO->n_pes);
         return;
     }
     long n = 0;
@@ -403,7 +404,7 @@ static void check_listening(struct doctor *d)
     char all[256] = "", name[TCP_NAME_BYTES];
     const char *why, *wish = d->env.network != NULL ? d->env.network : "";
     memset(&nobody, 0, sizeof nobody);
-    if (iso_boot_addresses(&ISO->boot, wish, &mine, &why) != 0)
+    if (iso_boot_addresses(ISO->boot, wish, &mine, &why) != 0)
         return;
     mine.port = 0; /* the system chooses one */
     mine.n_ip6 = mine.n_ip4 > 0 ? 0 : mine.n_ip6;

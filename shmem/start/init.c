@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Start and end of the library on one PE: the order in which the parts come up and go down,
  * balanced init and finalize, finalize followed by another init, exit without finalize. */
+#include "../../bootstrap/boot.h"
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
 #include "../team/agree.h"
@@ -40,8 +41,8 @@ static void complete_all(const char *call)
     if (ISO->init_count == 1)
         (void)iso_device_finish_streams(call);
     iso_quiet_all(call);
-    iso_agree_match(&ISO->world, (struct agree_args){call, 0, 0, 0});
-    iso_barrier_sync(&ISO->world, call);
+    iso_agree_match(ISO->world, (struct agree_args){call, 0, 0, 0});
+    iso_barrier_sync(ISO->world, call);
 }
 
 /* The process ends: without shmem_finalize, a clean exit is an implicit one (deprecated, section 12), any other ends
@@ -74,7 +75,7 @@ static void at_exit(int status, void *arg)
         log_error("the program exited with status %d before shmem_finalize; ending the job", status);
         iso_abort_job(status, "exit before shmem_finalize");
     }
-    iso_boot_close(&self->boot);
+    iso_boot_close(self->boot);
     pthread_mutex_unlock(&self->life_lock);
 }
 
@@ -89,7 +90,7 @@ static void after_fork_child(void)
         self->peers[pe].sock = -1; /* the number is soon another file's */
     }
     iso_channel_after_fork();
-    iso_boot_close(&self->boot); /* closes the child's copies, and sends nothing */
+    iso_boot_close(self->boot); /* closes the child's copies, and sends nothing */
     if (self->life != LIFE_BEFORE)
         self->life = LIFE_CHILD;
     self->leaving = false;
@@ -115,13 +116,14 @@ static int bring_up(const struct boot_attr *attr)
 {
     struct state *self = ISO;
     iso_start_times_begin();
-    int rc = iso_boot_open(&self->boot, attr, self->env);
+    int rc = iso_boot_open(self->boot, attr, self->env);
     if (rc != 0)
         return rc;
     iso_start_times_end(START_BOOTSTRAP);
-    self->my_pe = self->boot.rank;
-    self->n_pes = self->boot.size;
-    self->parent_pid = strcmp(self->boot.ops->name, "pmix") == 0 ? (int)getppid() : 0;
+    self->host = self->boot->host;
+    self->my_pe = self->boot->rank;
+    self->n_pes = self->boot->size;
+    self->parent_pid = strcmp(self->boot->ops->name, "pmix") == 0 ? (int)getppid() : 0;
     iso_log_set_pe(self->my_pe);
     struct row *rows = NULL;
     rc = iso_pe_start(&rows);
@@ -181,6 +183,7 @@ static void refuse_child(const char *call)
 static int start_locked(const shmemx_init_attr_t *attr, int requested, int *provided)
 {
     static ISO_PER_PE struct env env;
+    static ISO_PER_PE struct boot boot; /* stays open across finalize */
     struct state *self = ISO;
     char error[256];
     if (self->life == LIFE_RUNNING) { /* 1.6: repeated calls are counted */
@@ -189,6 +192,7 @@ static int start_locked(const shmemx_init_attr_t *attr, int requested, int *prov
         return 0;
     }
     self->env = &env;
+    self->boot = &boot;
     if (iso_env_read(&env, error, sizeof error) != 0) {
         log_error("shmem_init: %s", error);
         return -EINVAL;
@@ -203,12 +207,12 @@ static int start_locked(const shmemx_init_attr_t *attr, int requested, int *prov
     register_handlers();
     self->left_at = 0; /* of an earlier life */
     iso_job_mend();
-    struct boot_attr boot = {NULL, 0, 0};
+    struct boot_attr given = {NULL, 0, 0};
     if (attr != NULL)
-        boot = (struct boot_attr){attr->id->bytes, attr->rank, attr->size};
+        given = (struct boot_attr){attr->id->bytes, attr->rank, attr->size};
     int rc = iso_profile_start(); /* before threads of the library ask for it */
     if (rc == 0)
-        rc = bring_up(attr != NULL ? &boot : NULL);
+        rc = bring_up(attr != NULL ? &given : NULL);
     if (rc != 0) {
         take_library_down();
         return rc;
@@ -312,7 +316,7 @@ static void finalize(const char *call)
     struct state *self = ISO;
     if (self->life != LIFE_RUNNING)
         iso_fatal_life(call);
-    if (self->init_count == 1 && iso_boot_check(&self->boot) != 0)
+    if (self->init_count == 1 && iso_boot_check(self->boot) != 0)
         iso_abort_job(1, "MPI_Init has made a PE an MPI job of its own");
     complete_all(call);
     if (--self->init_count > 0)
@@ -320,10 +324,10 @@ static void finalize(const char *call)
     iso_page_print(call);
     iso_trace_finish(call);
     iso_device_stop(); /* collective: while barriers still work */
-    self->left_at = (uint32_t)self->world.slot.seq;
+    self->left_at = (uint32_t)self->world->slot.seq;
     set_life(LIFE_ENDING);
 #ifdef ISO_PES_AS_THREADS
-    iso_boot_barrier(&self->boot); /* one mapping for all: others may still read this heap in the barrier above */
+    iso_boot_barrier(self->boot); /* one mapping for all: others may still read this heap in the barrier above */
 #endif
     take_library_down();
     set_life(LIFE_AFTER);
@@ -361,7 +365,7 @@ int pshmemx_leave(void)
     set_life(LIFE_AFTER);
     self->init_count = 0;
     take_library_down();
-    iso_boot_leave(&self->boot);
+    iso_boot_leave(self->boot);
     return 0;
 }
 

@@ -3,6 +3,7 @@
  * over a unix socket), and whether they live (node_file.c). Abstract names leave no file behind; a connection must come
  * from our own user (SO_PEERCRED) and carry the 128-bit token that only PEs of the job know, from the bootstrap.
  * Only a job with several nodes has a second allgather, of what segments brought: where they are, and who listens. */
+#include "../../bootstrap/boot.h"
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
 #include "../../bootstrap/net/auth.h"
@@ -80,7 +81,7 @@ static const char *node_name(void)
     if (nodes != NULL && strlen(nodes) > (size_t)self->my_pe)
         return names[nodes[self->my_pe] & 3];
 #endif
-    return self->env->node[0] != '\0' ? self->env->node : self->boot.host;
+    return self->env->node[0] != '\0' ? self->env->node : self->host;
 }
 
 static int fill_row(struct row *row)
@@ -93,8 +94,8 @@ static int fill_row(struct row *row)
     row->protocol = ISO_PROTOCOL;
     copy_text(row->version, sizeof row->version, ISO_VERSION);
     copy_text(row->node, sizeof row->node, node_name());
-    copy_text(row->host, sizeof row->host, self->boot.host);
-    int rc = self->boot.ops->token == NULL ? iso_auth_draw(row->token) : 0; /* else it need not travel */
+    copy_text(row->host, sizeof row->host, self->host);
+    int rc = self->boot->ops->token == NULL ? iso_auth_draw(row->token) : 0; /* else it need not travel */
     if (rc != 0) {
         log_error("shmem_init: the system gives no random bytes: %s", strerror(-rc));
         return -EIO;
@@ -323,7 +324,7 @@ static int sync_nodes(const struct row *rows)
     int rc = iso_channel_open(&mine.address);
     sites = rc == 0 ? (struct site *)calloc((size_t)self->n_pes, sizeof *sites) : NULL;
     if (rc == 0)
-        rc = sites != NULL ? iso_boot_allgather(&self->boot, &mine, sizeof mine, sites) : no_memory();
+        rc = sites != NULL ? iso_boot_allgather(self->boot, &mine, sizeof mine, sites) : no_memory();
     for (int pe = 0; rc == 0 && pe < self->n_pes; pe++)
         rc = check_reach(pe, &sites[pe].address, &mine.address);
     if (rc == 0) {
@@ -391,9 +392,9 @@ int iso_pe_start(struct row **rows)
         iso_tcp_raise_files(); /* the lowest PE has a socket to each PE of its node */
     int rc = fill_row(&mine);
     if (rc == 0)
-        rc = iso_boot_allgather(&self->boot, &mine, sizeof mine, *rows);
+        rc = iso_boot_allgather(self->boot, &mine, sizeof mine, *rows);
     for (int pe = 0; rc == 0 && pe < self->n_pes; pe++)
-        iso_boot_token(&self->boot, pe, (*rows)[pe].token);
+        iso_boot_token(self->boot, pe, (*rows)[pe].token);
     if (rc == 0)
         rc = check_versions(*rows);
     if (rc == 0)

@@ -3,6 +3,7 @@
  * device and the peers have to do then are the hooks of struct end_hooks, which these parts register. The text of the
  * last error is kept by log.c, where every sentence passes. */
 #include "error.h"
+#include "../../bootstrap/boot.h"
 #include "../../bootstrap/log.h"
 #include "pe_state.h"
 
@@ -208,10 +209,10 @@ _Noreturn static void end_job(const struct end_cause *cause, const char *sentenc
             run_handler(sentence);
         stop_kernels();
         fflush(stdout);
-        if (self->boot.ops != NULL) /* first, so that the launcher knows who began it */
-            iso_boot_abort(&self->boot, status, sentence);
+        if (self->boot != NULL && self->boot->ops != NULL) /* first, so that the launcher knows who began it */
+            iso_boot_abort(self->boot, status, sentence);
         tell_peers(cause);
-        bool by_launcher = self->boot.ops != NULL && strcmp(self->boot.ops->name, "pmix") == 0;
+        bool by_launcher = self->boot != NULL && self->boot->ops != NULL && strcmp(self->boot->ops->name, "pmix") == 0;
         if (!by_launcher && self->at_end.end_peers != NULL)
             self->at_end.end_peers(); /* no launcher does it; where there is one, it wants us gone at once */
     }

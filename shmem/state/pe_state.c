@@ -9,12 +9,15 @@
 
 static struct env unread; /* the variables before the first start: all zero */
 
-#define STATE_INITIAL                                                                                     \
-    {                                                                                                     \
-        .listener = -1, .life_lock = PTHREAD_MUTEX_INITIALIZER, .tables_lock = PTHREAD_MUTEX_INITIALIZER, \
-        .maps_lock = PTHREAD_MUTEX_INITIALIZER, .slots_lock = PTHREAD_MUTEX_INITIALIZER, .node_fd = -1,   \
-        .env = &unread                                                                                    \
-    }
+#define STATE_INITIAL                          \
+    {.listener = -1,                           \
+     .life_lock = PTHREAD_MUTEX_INITIALIZER,   \
+     .tables_lock = PTHREAD_MUTEX_INITIALIZER, \
+     .maps_lock = PTHREAD_MUTEX_INITIALIZER,   \
+     .slots_lock = PTHREAD_MUTEX_INITIALIZER,  \
+     .node_fd = -1,                            \
+     .env = &unread,                           \
+     .host = ""}
 
 #ifdef ISO_PES_AS_THREADS
 /* A thread that was never told otherwise is a PE before its init. */

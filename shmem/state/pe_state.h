@@ -3,16 +3,15 @@
 #ifndef ISO_PE_STATE_H
 #define ISO_PE_STATE_H
 
-#include "../../bootstrap/boot.h"
 #include "base.h"
 #include "../team/ctx.h"
 #include "error.h"
-#include "../team/team.h"
 
 #include <pthread.h>
 
 struct agent;
 struct alloc;
+struct boot;
 struct channel;
 struct collectives;
 struct control;
@@ -23,6 +22,7 @@ struct peer;
 struct profile;
 struct segment;
 struct ofi;
+struct team;
 struct verbs;
 
 /* CHILD: a process forked by a PE, with no part in its job; whatever it calls ends this process and nothing else. */
@@ -68,10 +68,11 @@ struct state {
     struct team *free_teams; /* places of destroyed teams */
     struct ctx **ctxs;
     int n_ctxs, free_ctx; /* places in use so far; the last one that is free again, 0: none */
-    struct team world, shared;
+    struct team *world, *shared; /* NULL before the first start */
     pthread_mutex_t tables_lock; /* teams, ctxs */
     pthread_mutex_t slots_lock;  /* grants and requests of slot.c: reading keys */
 
+    const char *host;   /* the launcher's name of this one */
     struct peer *peers; /* [n_pes] */
     int *local_pes;     /* [n_local], ascending, this PE among them */
     int n_local;
@@ -119,7 +120,7 @@ struct state {
     bool leaving;   /* by shmem_global_exit */
     int leave_status;
     struct env *env; /* bootstrap/env.h; all zero before the first start */
-    struct boot boot;
+    struct boot *boot;       /* bootstrap/boot.h; NULL before the first start */
     uint64_t flights;        /* calls that flight.h has recorded */
     uint64_t flight_ns, flight_since_ns; /* the last look at a clock; begin of the first wait of its last call: relaxed */
     struct profile *profile; /* profile.h; NULL: nothing is counted */

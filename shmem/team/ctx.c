@@ -4,6 +4,7 @@
  * stores; what a transport needs per context hangs off it. */
 
 #include "../transport/order.h"
+#include "team.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -43,8 +44,8 @@ int iso_ctx_start(void)
     struct state *self = ISO;
     memset(&self->ctx_default, 0, sizeof self->ctx_default);
     self->ctx_default.handle = SHMEM_CTX_DEFAULT;
-    self->ctx_default.team = &self->world;
-    self->ctx_default.world_of = self->world.world_of;
+    self->ctx_default.team = self->world;
+    self->ctx_default.world_of = self->world->world_of;
     self->ctx_default.n_pes = self->n_pes;
     self->ctx_words = self->ctx_default;
     /* The table never moves, so that look-ups need no lock; its untouched pages cost nothing. */
@@ -118,7 +119,7 @@ SHMEM_API(shmem_ctx_create, pshmem_ctx_create);
 int pshmem_ctx_create(long options, shmem_ctx_t *ctx)
 {
     iso_check_life(__func__);
-    return iso_ctx_create(__func__, &ISO->world, options, ctx);
+    return iso_ctx_create(__func__, ISO->world, options, ctx);
 }
 
 static void destroy_ctx(struct ctx *ctx)

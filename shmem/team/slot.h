@@ -10,6 +10,7 @@
 #include "../../device/api/prim.h"
 #include "../state/pe_state.h"
 #include "../memory/segment.h"
+#include "team.h"
 
 #define ISO_SLOTS 1024                 /* sequences of collectives that may be alive on one PE */
 #define ISO_SLOTS_FIRST_CALLS 64        /* more of them, which only first calls of slots take, for their time */

@@ -19,7 +19,7 @@ struct team *iso_team_or_null(shmem_team_t handle)
     struct state *self = ISO;
     int i = (int)((uintptr_t)handle & (TEAMS_MAX - 1));
     if (handle == SHMEM_TEAM_WORLD && self->life == LIFE_RUNNING)
-        return &self->world;
+        return self->world;
     struct team *team = i > 0 && i < __atomic_load_n(&self->n_teams, __ATOMIC_ACQUIRE) ? self->teams[i] : NULL;
     return team != NULL && team->handle == handle ? team : NULL;
 }
@@ -113,13 +113,15 @@ int iso_team_start(void)
 {
     struct state *self = ISO;
     self->teams = (struct team **)calloc(TEAMS_MAX, sizeof *self->teams); /* never moves: look-ups take no lock */
-    if (self->teams == NULL)
+    self->world = (struct team *)calloc(1, sizeof *self->world);
+    self->shared = (struct team *)calloc(1, sizeof *self->shared);
+    if (self->teams == NULL || self->world == NULL || self->shared == NULL)
         return -ENOMEM;
-    int rc = start_predefined(&self->world, SHMEM_TEAM_WORLD, NULL, self->n_pes);
+    int rc = start_predefined(self->world, SHMEM_TEAM_WORLD, NULL, self->n_pes);
     if (rc == 0)
-        rc = start_predefined(&self->shared, SHMEM_TEAM_SHARED, self->local_pes, self->n_local);
-    self->teams[1] = &self->world;
-    self->teams[2] = &self->shared;
+        rc = start_predefined(self->shared, SHMEM_TEAM_SHARED, self->local_pes, self->n_local);
+    self->teams[1] = self->world;
+    self->teams[2] = self->shared;
     self->n_teams = FIRST_INDEX;
     return rc;
 }
@@ -141,10 +143,13 @@ void iso_team_stop(void)
             drop_team(self->teams[i]);
         free(self->teams[i]);
     }
-    if (self->teams != NULL) {
-        drop_team(&self->shared);
-        drop_team(&self->world);
+    if (self->n_teams != 0) {
+        drop_team(self->shared);
+        drop_team(self->world);
     }
+    free(self->shared);
+    free(self->world);
+    self->shared = self->world = NULL;
     free(self->teams);
     self->teams = NULL;
     self->n_teams = 0;
@@ -467,7 +472,7 @@ void pshmem_team_destroy(shmem_team_t handle)
     if (handle == SHMEM_TEAM_INVALID)
         return;
     struct team *team = iso_team(handle, __func__);
-    if (team == &ISO->world || team == &ISO->shared)
+    if (team == ISO->world || team == ISO->shared)
         iso_fatal(__func__, "SHMEM_TEAM_WORLD and SHMEM_TEAM_SHARED cannot be destroyed");
     iso_ctx_destroy_of_team(team);
     if (ISO->above.finish_team != NULL)

@@ -136,7 +136,7 @@ static int trade_descriptors(struct team *team, const struct told *all, struct t
 
 int iso_team_exchange(struct team *team, const struct pe_offer *mine, struct pe_offer *theirs, const char *call)
 {
-    if (team == &ISO->world)
+    if (team == ISO->world)
         return iso_pe_exchange(mine, theirs, call);
     struct told told, *all = (struct told *)calloc((size_t)team->n_pes, sizeof *all);
     if (all == NULL)

@@ -5,6 +5,7 @@
  * ring and answers requests. Then the rendezvous of the unique id, with a thread for each PE, over real connections.
  * Each size in a process of its own. Sizes that need more descriptors than `ulimit -Hn` allows are left out.
  * CHECK_THREADS: needs the library in which PEs are threads, whose double stands for a network. */
+#include "../../bootstrap/boot.h"
 #include "../../bootstrap/env.h"
 #include "../../shmem/collectives.h"
 #include "../../shmem/memory/memory.h"
@@ -267,7 +268,7 @@ static void stop_world(struct world *w)
 
 static void gather_rows(struct world *w, const unsigned char *mine, size_t len, unsigned char *all)
 {
-    CHECK_EQ(strcmp((const char *)mine + ROW_HOST, ISO->boot.host), 0);
+    CHECK_EQ(strcmp((const char *)mine + ROW_HOST, ISO->host), 0);
     memcpy(w->token, mine + ROW_TOKEN, sizeof w->token);
     for (int pe = 0; pe < w->n; pe++) {
         unsigned char *row = all + (size_t)pe * len;
@@ -338,11 +339,14 @@ static void enter(struct world *w)
     struct state *self = ISO;
     char error[256];
     CHECK_EQ(iso_env_read(self->env, error, sizeof error), 0);
-    self->boot.ops = &double_of_boot;
-    self->boot.priv = w;
-    self->boot.rank = self->my_pe = w->me;
-    self->boot.size = self->n_pes = w->n;
-    snprintf(self->boot.host, sizeof self->boot.host, "here");
+    static _Thread_local struct boot boot;
+    self->boot = &boot;
+    self->host = boot.host;
+    self->boot->ops = &double_of_boot;
+    self->boot->priv = w;
+    self->boot->rank = self->my_pe = w->me;
+    self->boot->size = self->n_pes = w->n;
+    snprintf(boot.host, sizeof boot.host, "here");
 }
 
 static int bring_up(void)

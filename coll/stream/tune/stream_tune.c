@@ -624,7 +624,7 @@ int pshmemx_coll_tune(const char *path, size_t most_bytes, int verbose)
     memset(&t, 0, sizeof t);
     if (iso_enter(__func__) != 0 || !are_valid(path, most_bytes) || (t.device = iso_device_need(__func__)) == NULL)
         return 1;
-    t.world = &ISO->world;
+    t.world = ISO->world;
     t.talks = verbose != 0 && ISO->my_pe == 0;
     if (!all_of(t.world, can_write(&t, path)))
         return 1;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the networks have in common, but for memory: see network.h. */
 #include "network.h"
+#include "../../../bootstrap/boot.h"
 #include "../../../bootstrap/log.h"
 #include "../../node/channel.h"
 #include "../../node/wait.h"
@@ -277,7 +278,7 @@ void iso_network_stop(struct network *n)
         iso_network_lock(n);
         n->port->complete();
         iso_network_unlock(n);
-        iso_boot_barrier(&ISO->boot);
+        iso_boot_barrier(ISO->boot);
         __atomic_store_n(&n->ended, true, __ATOMIC_RELAXED);
     }
     iso_network_thread_stop(n);

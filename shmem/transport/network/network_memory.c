@@ -65,18 +65,18 @@ struct network_key iso_network_ask_key(struct network *n, int pe, uint64_t addr)
         return none;
     if (iso_network_ask(n, pe, &info, sizeof info) != 0)
         iso_network_lose(n, -1, "pe %d (host %s) was not told the key of a segment of pe %d (host %s)", ISO->my_pe,
-                         ISO->boot.host, pe, host);
+                         ISO->host, pe, host);
     else if (info.error == -EFAULT || (info.error == 0 && addr - info.key.start >= info.key.end - info.key.start))
         iso_network_lose(n, -1, "pe %d (host %s) has no segment at address %#llx, which pe %d (host %s) wants to reach",
-                         pe, host, (unsigned long long)addr, ISO->my_pe, ISO->boot.host);
+                         pe, host, (unsigned long long)addr, ISO->my_pe, ISO->host);
     else if (info.error != 0)
         iso_network_lose(n, -1, "pe %d (host %s) cannot register memory at address %#llx with its network (%s) for pe "
                          "%d (host %s): %s; the limit of locked memory there is %llu KiB (raise it: ulimit -l "
                          "unlimited, or LimitMEMLOCK of the service that starts the job)", pe, host,
-                         (unsigned long long)addr, n->port->name, ISO->my_pe, ISO->boot.host,
+                         (unsigned long long)addr, n->port->name, ISO->my_pe, ISO->host,
                          n->port->error_text(-info.error), (unsigned long long)info.limit >> 10);
     else if (iso_range_add(&n->peers[pe].keys, sizeof info.key, &info.key) == NULL)
-        iso_network_lose(n, -1, "pe %d (host %s) has no memory for the keys of pe %d", ISO->my_pe, ISO->boot.host, pe);
+        iso_network_lose(n, -1, "pe %d (host %s) has no memory for the keys of pe %d", ISO->my_pe, ISO->host, pe);
     n->asked_keys++;
     return n->lost ? none : info.key;
 }

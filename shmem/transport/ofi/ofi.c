@@ -91,15 +91,15 @@ static void exchange_addresses(struct ofi *o, int pe)
     if (rc == -EPROTO && strcmp(theirs.provider, mine.provider) == 0)
         iso_network_lose(&o->net, -1, "pe %d (host %s) has an address of libfabric's format %u and pe %d (host %s) one "
                          "of format %u (IPv4 is %d, IPv6 is %d); set SHMEM_NETWORK to addresses of one kind on all "
-                         "hosts", ISO->my_pe, ISO->boot.host, mine.format, pe, host, theirs.format, FI_SOCKADDR_IN,
+                         "hosts", ISO->my_pe, ISO->host, mine.format, pe, host, theirs.format, FI_SOCKADDR_IN,
                          FI_SOCKADDR_IN6);
     else if (rc == -EPROTO)
         iso_network_lose(&o->net, -1, "pe %d (host %s) uses libfabric's provider %s and pe %d (host %s) uses %s: they "
                          "cannot talk to each other; set SHMEM_TRANSPORT equal on all PEs, with a provider that all "
-                         "hosts have", ISO->my_pe, ISO->boot.host, o->info->fabric_attr->prov_name, pe, host,
+                         "hosts have", ISO->my_pe, ISO->host, o->info->fabric_attr->prov_name, pe, host,
                          theirs.provider[0] != '\0' ? theirs.provider : "another network");
     iso_network_lose(&o->net, -1, "pe %d (host %s) cannot exchange addresses with pe %d (host %s): %s", ISO->my_pe,
-                     ISO->boot.host, pe, host, o->lib.error_text(-rc));
+                     ISO->host, pe, host, o->lib.error_text(-rc));
 }
 
 /* Of struct network_port. */
@@ -110,7 +110,7 @@ static struct network_queue *ofi_make_queue(int pe, int group)
         exchange_addresses(o, pe);
     struct ofi_queue *q = o->net.lost ? NULL : (struct ofi_queue *)calloc(1, sizeof *q);
     if (q == NULL) { /* no effect while lost */
-        iso_network_lose(&o->net, -1, "pe %d (host %s) has no memory for a queue to pe %d", ISO->my_pe, ISO->boot.host,
+        iso_network_lose(&o->net, -1, "pe %d (host %s) has no memory for a queue to pe %d", ISO->my_pe, ISO->host,
                          pe);
         return NULL;
     }

@@ -2,6 +2,7 @@
 /* The provider, the address and the endpoint. What a provider promises is read from its fi_info: RMA with delivery
  * completion is wished for, and done without where there is none. Of several addresses of this host the endpoint takes
  * the one that the channel prefers, so that SHMEM_NETWORK holds for both. */
+#include "../../../bootstrap/boot.h"
 #include "../../../bootstrap/env.h"
 #include "../../../bootstrap/library.h"
 #include "../../../bootstrap/log.h"
@@ -52,7 +53,7 @@ const char *iso_ofi_name_text(const unsigned char *name, size_t len, uint32_t fo
 static int refuse(const struct ofi *o, const char *call, int rc)
 {
     const char *provider = o->info != NULL ? o->info->fabric_attr->prov_name : "libfabric";
-    log_error("shmem_init: %s of %s on host %s failed: %s", call, provider, ISO->boot.host,
+    log_error("shmem_init: %s of %s on host %s failed: %s", call, provider, ISO->host,
               o->lib.error_text(rc < 0 ? -rc : rc));
     return -EIO;
 }
@@ -185,7 +186,7 @@ static int search_fabrics(struct ofi *o)
     struct host_addresses mine;
     struct fi_info *list = NULL;
     const char *why = "", *provider = wished_provider();
-    int rc = iso_boot_addresses(&ISO->boot, ISO->env->network, &mine, &why);
+    int rc = iso_boot_addresses(ISO->boot, ISO->env->network, &mine, &why);
     if (rc != 0) {
         log_error("shmem_init: SHMEM_NETWORK is \"%s\": %s", ISO->env->network, why);
         return rc;
@@ -213,7 +214,7 @@ static int search_fabrics(struct ofi *o)
     if (list == NULL) {
         log_error("shmem_init: libfabric has no provider%s%s with reliable datagrams (FI_EP_RDM) on host %s: %s; see "
                   "fi_info -l, and name one by SHMEM_TRANSPORT=ofi:PROVIDER, for example \"ofi:tcp;ofi_rxm\"",
-                  provider[0] != '\0' ? " " : "", provider, ISO->boot.host, o->lib.error_text(-rc));
+                  provider[0] != '\0' ? " " : "", provider, ISO->host, o->lib.error_text(-rc));
         return -ENODEV;
     }
     list = with_hmem(o, list);
@@ -223,7 +224,7 @@ static int search_fabrics(struct ofi *o)
     else
         log_error("shmem_init: libfabric's provider %s does not listen on the address by which host %s is reached "
                   "(SHMEM_NETWORK is \"%s\"); see fi_info, and set SHMEM_NETWORK to one of its addresses",
-                  list->fabric_attr->prov_name, ISO->boot.host, ISO->env->network);
+                  list->fabric_attr->prov_name, ISO->host, ISO->env->network);
     o->lib.freeinfo(list);
     return best == NULL ? -ENODEV : o->info == NULL ? -ENOMEM : add_address(o->info, &mine);
 }
@@ -480,7 +481,7 @@ struct fid_mr *iso_ofi_local(struct ofi *o, const void *addr, size_t *len, struc
         error = iso_ofi_register(o, addr, *len, OFI_LOCAL, once);
     if (error != 0)
         iso_network_lose(&o->net, -1, "registering %zu bytes at %p of pe %d (host %s) with libfabric's provider %s "
-                         "failed: %s; the limit of locked memory is %llu KiB", *len, addr, ISO->my_pe, ISO->boot.host,
+                         "failed: %s; the limit of locked memory is %llu KiB", *len, addr, ISO->my_pe, ISO->host,
                          o->info->fabric_attr->prov_name, o->lib.error_text(-error),
                          (unsigned long long)iso_range_locked_limit() >> 10);
     return *once;
@@ -520,7 +521,7 @@ struct network_key iso_ofi_stage_of(struct ofi *o, int pe)
     int rc = iso_network_ask(&o->net, pe, &info, sizeof info);
     if (rc != 0 || info.error != 0)
         iso_network_lose(&o->net, -1, "pe %d (host %s) has no stage of %d bytes for puts of pe %d (host %s): %s", pe,
-                         ISO->peers[pe].host, OFI_STAGE_BYTES, ISO->my_pe, ISO->boot.host,
+                         ISO->peers[pe].host, OFI_STAGE_BYTES, ISO->my_pe, ISO->host,
                          o->lib.error_text(rc != 0 ? -rc : -info.error));
     if (peer->there.end == 0 && !o->net.lost) { /* else another thread was faster */
         peer->there = info.key;

@@ -26,7 +26,7 @@
 static const char *ofi_describe_ends(const struct ofi *o, int pe, char *text, size_t bytes)
 {
     char here[64];
-    snprintf(text, bytes, "pe %d (host %.63s, %s at %s) to pe %d (host %.63s)", ISO->my_pe, ISO->boot.host,
+    snprintf(text, bytes, "pe %d (host %.63s, %s at %s) to pe %d (host %.63s)", ISO->my_pe, ISO->host,
              o->info->fabric_attr->prov_name,
              iso_ofi_name_text(o->name, o->name_len, o->info->addr_format, here, sizeof here), pe, ISO->peers[pe].host);
     return text;
@@ -101,7 +101,7 @@ static bool has_spare(struct ofi *o)
     int rc = o->net.lost ? 0 : add_slab(o);
     if (rc != 0)
         iso_network_lose(&o->net, -1, "pe %d (host %s) has no memory for the messages of libfabric: %s", ISO->my_pe,
-                         ISO->boot.host, o->lib.error_text(-rc));
+                         ISO->host, o->lib.error_text(-rc));
     return !o->net.lost;
 }
 
@@ -173,7 +173,7 @@ static bool post(struct ofi *o, struct ofi_op *op)
     }
     if (rc != 0 && op->kind == OFI_RECEIVE)
         iso_network_lose(&o->net, -1, "giving a receive buffer to %s of host %s failed: %s",
-                         o->info->fabric_attr->prov_name, ISO->boot.host, o->lib.error_text((int)-rc));
+                         o->info->fabric_attr->prov_name, ISO->host, o->lib.error_text((int)-rc));
     else if (rc != 0)
         lose_by(o, op, o->lib.error_text((int)-rc));
     else if (op->kind != OFI_RECEIVE) {
@@ -405,7 +405,7 @@ static struct ofi_incoming *incoming_of(struct ofi *o, const struct ofi_message 
         peer->in = (struct ofi_incoming *)calloc(NETWORK_GROUPS, sizeof *peer->in);
         if (peer->in == NULL) {
             iso_network_lose(&o->net, -1, "pe %d (host %s) has no memory for the messages of pe %d", ISO->my_pe,
-                             ISO->boot.host, m->pe);
+                             ISO->host, m->pe);
             return NULL;
         }
         for (int group = 0; group < NETWORK_GROUPS; group++) {
@@ -421,7 +421,7 @@ static void hold_message(struct ofi *o, struct ofi_incoming *in, const char *byt
     struct ofi_held *held = (struct ofi_held *)malloc(sizeof *held + len);
     if (held == NULL) {
         iso_network_lose(&o->net, -1, "pe %d (host %s) has no memory for a message of pe %d that came before its turn",
-                         ISO->my_pe, ISO->boot.host, in->pe);
+                         ISO->my_pe, ISO->host, in->pe);
         return;
     }
     held->len = len;
@@ -457,7 +457,7 @@ static void take_request(struct ofi *o, const struct ofi_message *m, const char 
     if (m->serial - in->expected >= OFI_CREDITS) {
         iso_network_lose(&o->net, -1, "message %llu of pe %d (host %s) has come where pe %d (host %s) expects %llu: "
                          "the network has lost one or delivered one twice", (unsigned long long)m->serial, m->pe,
-                         ISO->peers[m->pe].host, ISO->my_pe, ISO->boot.host, (unsigned long long)in->expected);
+                         ISO->peers[m->pe].host, ISO->my_pe, ISO->host, (unsigned long long)in->expected);
         return;
     }
     if (m->serial != in->expected || !o->peers[m->pe].known) {
@@ -616,7 +616,7 @@ static void take_error(struct ofi *o)
         }
     } else if (received) {
         iso_network_lose(&o->net, -1, "receiving a message by %s of pe %d (host %s) failed: %s",
-                         o->info->fabric_attr->prov_name, ISO->my_pe, ISO->boot.host, why);
+                         o->info->fabric_attr->prov_name, ISO->my_pe, ISO->host, why);
     } else {
         lose_by(o, op, why);
     }
@@ -638,7 +638,7 @@ bool iso_ofi_poll(struct ofi *o)
             take_error(o);
         else if (n < 0 && n != -FI_EAGAIN && !iso_network_ended(&o->net))
             iso_network_lose(&o->net, -1, "reading the completions of %s of pe %d (host %s) failed: %s",
-                             o->info->fabric_attr->prov_name, ISO->my_pe, ISO->boot.host, o->lib.error_text((int)-n));
+                             o->info->fabric_attr->prov_name, ISO->my_pe, ISO->host, o->lib.error_text((int)-n));
         if (ISO_UNLIKELY(o->net.lost))
             return true;
     } while (n == READ_MAX);

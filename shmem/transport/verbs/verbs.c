@@ -222,7 +222,7 @@ ISO_COLD static struct network_queue *fail_connect(struct verbs *v, int pe, cons
 {
     errno = -error;
     __extension__ iso_network_lose(&v->net, -1, "connecting pe %d (host %s, %s port %d) to pe %d (host %s) by a queue "
-                                   "pair failed %s: %m", ISO->my_pe, ISO->boot.host, v->port.device, v->port.number, pe,
+                                   "pair failed %s: %m", ISO->my_pe, ISO->host, v->port.device, v->port.number, pe,
                                    ISO->peers[pe].host, where);
     return NULL;
 }
@@ -245,7 +245,7 @@ static struct network_queue *make_connection(int pe, int group)
     if (rc == 0 && other.error == -EPROTO && other.port != 0)
         iso_network_lose(&v->net, -1, "pe %d (host %s) uses %s port %d, which is %s, and pe %d (host %s) uses %.32s "
                          "port %d, which is %s: they cannot talk to each other; set SHMEM_NIC so that all PEs use "
-                         "ports of one kind", ISO->my_pe, ISO->boot.host, v->port.device, v->port.number,
+                         "ports of one kind", ISO->my_pe, ISO->host, v->port.device, v->port.number,
                          layer_of(v->port.ethernet), pe, ISO->peers[pe].host, other.device, other.port,
                          layer_of(other.ethernet != 0));
     if (rc != 0 || other.error != 0)
@@ -388,13 +388,13 @@ static void take_device_event(struct verbs *v)
     if (type == IBV_EVENT_DEVICE_FATAL || type == IBV_EVENT_CQ_ERR || type == IBV_EVENT_SRQ_ERR) {
         iso_verbs_lock(v);
         iso_network_lose(&v->net, -1, "the RDMA device %s of pe %d (host %s) reports: %s", v->port.device, ISO->my_pe,
-                         ISO->boot.host, text);
+                         ISO->host, text);
         iso_verbs_unlock(v);
     }
     if (type == IBV_EVENT_PORT_ERR)
-        log_warn("%s port %d of host %s has lost its link: %s", v->port.device, v->port.number, ISO->boot.host, text);
+        log_warn("%s port %d of host %s has lost its link: %s", v->port.device, v->port.number, ISO->host, text);
     else
-        log_debug("verbs: %s of host %s: %s", v->port.device, ISO->boot.host, text);
+        log_debug("verbs: %s of host %s: %s", v->port.device, ISO->host, text);
 }
 
 static void verbs_sleep_until_work(uint64_t look_ns)
@@ -483,7 +483,7 @@ static int make_queues(struct verbs *v)
     }
     if (v->sent == NULL || v->received == NULL) {
         log_error("shmem_init: the RDMA device %s of host %s gives no completion queues of %d and %d entries: %m",
-                  v->port.device, ISO->boot.host, VERBS_COMPLETIONS, VERBS_RECEIVES);
+                  v->port.device, ISO->host, VERBS_COMPLETIONS, VERBS_RECEIVES);
         return -EIO;
     }
     /* A thread that takes an event must never sleep in the read: another thread may have been faster. */

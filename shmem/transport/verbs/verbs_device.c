@@ -223,7 +223,7 @@ static int search_and_open(struct device_search *s, struct ibv_device **list, co
         return -EIO;
     }
     bool unknown = s->why[0] == '\0' && s->devices[0] != '\0';
-    log_error("shmem_init: no port of an RDMA device of host %s can be used (%s%s): %s%s", ISO->boot.host,
+    log_error("shmem_init: no port of an RDMA device of host %s can be used (%s%s): %s%s", ISO->host,
               name[0] != '\0' ? "SHMEM_NIC: " : "SHMEM_NIC is not set", name,
               unknown             ? "there is no such device; this host has "
               : s->why[0] != '\0' ? s->why
@@ -255,7 +255,7 @@ int iso_verbs_device_open(struct verbs *v)
             other++;
         log_error("shmem_init: pe %d is on node %s and this PE on node %s, which needs RDMA, and host %s has no RDMA "
                   "devices; give it one, start all PEs on one host, or set SHMEM_NODE equal on PEs that share memory",
-                  other->pe, other->node, ISO->peers[ISO->my_pe].node, ISO->boot.host);
+                  other->pe, other->node, ISO->peers[ISO->my_pe].node, ISO->host);
         rc = -ENODEV;
     }
     if (rc == 0)
@@ -465,7 +465,7 @@ struct ibv_mr *iso_verbs_register_device(struct verbs *v, struct gpu *gpu, struc
     if (mr == NULL && method != VERBS_STAGED && reach->wish != VERBS_ANY_METHOD)
         iso_network_lose(&v->net, -1, "SHMEM_DEVICE_RDMA is \"%s\", but %s of pe %d (host %s) cannot reach %llu KiB of "
                          "device memory at %#llx by that method: %s", wishes[reach->wish], v->port.device, ISO->my_pe,
-                         ISO->boot.host, (unsigned long long)(range.end - range.start) >> 10,
+                         ISO->host, (unsigned long long)(range.end - range.start) >> 10,
                          (unsigned long long)range.start, reach->why);
     if (first) {
         reach->method = method;

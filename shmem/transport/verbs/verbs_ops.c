@@ -100,7 +100,7 @@ static size_t add_in_place(struct verbs_move *m, uint32_t rkey, size_t n)
     }
     if (m->on_device) {
         iso_network_lose(&m->v->net, -1, "device memory at %p of pe %d (host %s) is not registered", (void *)m->local,
-                         ISO->my_pe, ISO->boot.host);
+                         ISO->my_pe, ISO->host);
         return n;
     }
     if (m->mr == NULL && !m->once_failed && m->len >= VERBS_REGISTER_MIN)

@@ -18,7 +18,7 @@ enum { POLL_MAX = 16 };
 /* "queue pair 17 from pe 0 (host a, rxea port 1, fe80::1) to pe 3 (host b)": for sentences. */
 static const char *describe_ends(const struct verbs *v, const struct verbs_queue *q, char *text, size_t bytes)
 {
-    snprintf(text, bytes, "pe %d (host %.63s, %s port %d) to pe %d (host %s, %s)", ISO->my_pe, ISO->boot.host,
+    snprintf(text, bytes, "pe %d (host %.63s, %s port %d) to pe %d (host %s, %s)", ISO->my_pe, ISO->host,
              v->port.device, v->port.number, q->pe, ISO->peers[q->pe].host, q->peer_port);
     return text;
 }
@@ -225,7 +225,7 @@ static int reap_some(struct verbs *v)
     int n = ibv_poll_cq(v->sent, POLL_MAX, wc);
     if (ISO_UNLIKELY(n < 0))
         iso_network_lose(&v->net, -1, "reading the completions of %s port %d on host %s failed (%d): the device has an "
-                         "error", v->port.device, v->port.number, ISO->boot.host, n);
+                         "error", v->port.device, v->port.number, ISO->host, n);
     for (int i = 0; i < n && !v->net.lost; i++)
         complete_work(v, &wc[i]);
     return v->net.lost ? 0 : n;
@@ -271,7 +271,7 @@ static void verbs_post_receives(struct verbs *v, const uint64_t *numbers, int n)
     if (rc != 0) {
         errno = rc;
         __extension__ iso_network_lose(&v->net, -1, "giving %d receive buffers to %s port %d of host %s failed: %m", n,
-                                       v->port.device, v->port.number, ISO->boot.host);
+                                       v->port.device, v->port.number, ISO->host);
     }
 }
 
@@ -284,7 +284,7 @@ int iso_verbs_receive_start(struct verbs *v)
     v->srq = v->lib.create_srq(v->pd, &attr);
     if (v->srq == NULL) {
         log_error("shmem_init: the RDMA device %s of host %s gives no shared receive queue of %d entries: %m",
-                  v->port.device, ISO->boot.host, VERBS_RECEIVES);
+                  v->port.device, ISO->host, VERBS_RECEIVES);
         return -EIO;
     }
     pthread_mutex_lock(&v->net.lock);
@@ -407,7 +407,7 @@ static struct verbs_queue *read_one(struct verbs *v, const struct ibv_wc *wc)
         if (iso_network_ended(&v->net))
             return NULL;
         iso_network_lose(&v->net, -1, "receiving a message by %s port %d on host %s failed: %s (status %d)",
-                         v->port.device, v->port.number, ISO->boot.host, v->lib.wc_status_str(wc->status),
+                         v->port.device, v->port.number, ISO->host, v->lib.wc_status_str(wc->status),
                          (int)wc->status);
         return NULL;
     }
@@ -416,7 +416,7 @@ static struct verbs_queue *read_one(struct verbs *v, const struct ibv_wc *wc)
         memcpy(&m, at, sizeof m);
         if (wc->byte_len % sizeof m != 0 || !verbs_is_from_peer(v, &m, wc)) {
             iso_network_lose(&v->net, -1, "a message of %u bytes by queue pair %u of pe %d (host %s) has an unknown "
-                             "form", wc->byte_len, wc->qp_num, ISO->my_pe, ISO->boot.host);
+                             "form", wc->byte_len, wc->qp_num, ISO->my_pe, ISO->host);
             return NULL;
         }
         if (m.type == VERBS_ANSWER)
@@ -454,7 +454,7 @@ static int read_some(struct verbs *v)
     int n = v->net.lost ? 0 : ibv_poll_cq(v->received, READ_MAX, wc);
     if (n < 0)
         iso_network_lose(&v->net, -1, "reading the messages of %s port %d on host %s failed (%d): the device has an "
-                         "error", v->port.device, v->port.number, ISO->boot.host, n);
+                         "error", v->port.device, v->port.number, ISO->host, n);
     for (int i = 0; i < n && !v->net.lost; i++) {
         struct verbs_queue *q = read_one(v, &wc[i]);
         numbers[i] = wc[i].wr_id;
