@@ -179,6 +179,12 @@ void iso_network_answer(struct network *n, int pe, const void *request, void *an
 
 /* ---- memory ---- */
 
+/* The address by which the peer knows the place. */
+ISO_INLINE uint64_t iso_network_remote(struct place at)
+{
+    return (uint64_t)(uintptr_t)at.segment->peers[at.pe].base + iso_place_offset(at);
+}
+
 /* Memory of the network itself, zeroed. Shared mappings, so that a fork leaves the pages alone. NULL: there is none. */
 char *iso_network_map(size_t bytes);
 /* The region of segment s around addr, registered now if need be. NULL: *error says why. */

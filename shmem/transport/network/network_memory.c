@@ -125,7 +125,7 @@ void iso_network_exchange_device(struct network *n, const struct segment *segmen
 
 bool iso_network_moves_device(struct network *n, struct place at, const void *local, size_t len)
 {
-    uint64_t remote = (uint64_t)(uintptr_t)at.segment->peers[at.pe].base + iso_place_offset(at);
+    uint64_t remote = iso_network_remote(at);
     uint64_t here = (uint64_t)(uintptr_t)local, end = here + len;
     int error;
     iso_network_lock(n);

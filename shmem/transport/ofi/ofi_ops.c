@@ -147,11 +147,6 @@ void iso_ofi_settle(struct ofi *o, struct ofi_queue *q, uint64_t asked, uint64_t
     iso_ofi_wait(o, q, asked, moved, what);
 }
 
-ISO_INLINE uint64_t remote_of(struct place at)
-{
-    return (uint64_t)(uintptr_t)at.segment->peers[at.pe].base + iso_place_offset(at);
-}
-
 /* ---- moves ---- */
 
 struct ofi_move {
@@ -312,8 +307,8 @@ static enum ofi_haste haste_of(const struct ofi *o, const struct ctx *ctx, struc
 
 static struct ofi_move ofi_move_of(struct ctx *ctx, struct place at, const struct far_local *local, bool put)
 {
-    struct ofi_move m = {ISO->ofi,   NULL, remote_of(at),    (char *)local->addr,
-                         local->len, put,  local->on_device, OFI_NOW};
+    struct ofi_move m = {ISO->ofi,   NULL, iso_network_remote(at), (char *)local->addr,
+                         local->len, put,  local->on_device,       OFI_NOW};
     iso_ofi_lock(m.o);
     m.q = iso_ofi_queue_to(m.o, ctx, at.pe);
     if (ctx == &ISO->ctx_words)
@@ -367,7 +362,7 @@ static struct ofi_message amo_message(uint64_t remote, struct amo op)
 uint64_t iso_ofi_amo(struct ctx *ctx, struct place at, struct amo op)
 {
     struct ofi *o = ISO->ofi;
-    struct ofi_message message = amo_message(remote_of(at), op);
+    struct ofi_message message = amo_message(iso_network_remote(at), op);
     uint64_t before = 0;
     iso_ofi_lock(o);
     struct ofi_queue *q = iso_ofi_queue_to(o, ctx, at.pe);
@@ -381,7 +376,7 @@ uint64_t iso_ofi_amo(struct ctx *ctx, struct place at, struct amo op)
 void iso_ofi_amo_nbi(struct ctx *ctx, struct place at, struct amo op, void *fetch)
 {
     struct ofi *o = ISO->ofi;
-    struct ofi_message message = amo_message(remote_of(at), op);
+    struct ofi_message message = amo_message(iso_network_remote(at), op);
     iso_ofi_lock(o);
     iso_ofi_send(o, iso_ofi_queue_to(o, ctx, at.pe), &message, NULL, fetch);
     iso_ofi_unlock(o);
@@ -390,7 +385,7 @@ void iso_ofi_amo_nbi(struct ctx *ctx, struct place at, struct amo op, void *fetc
 static struct ofi_message signal_message(struct place at, uint64_t value, int sig_op)
 {
     const struct amo op = {sig_op == SHMEM_SIGNAL_ADD ? AMO_ADD : AMO_SET, 8, value, 0, false};
-    return amo_message(remote_of(at), op);
+    return amo_message(iso_network_remote(at), op);
 }
 
 void iso_ofi_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_op)

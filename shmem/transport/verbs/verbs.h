@@ -150,12 +150,6 @@ struct verbs_peer {
     char *stage;
 };
 
-/* The address by which the peer knows the place. */
-ISO_INLINE uint64_t iso_verbs_remote(struct place at)
-{
-    return (uint64_t)(uintptr_t)at.segment->peers[at.pe].base + iso_place_offset(at);
-}
-
 /* wr_id: index of the queue and the number of requests made by then. */
 #define VERBS_ID_BITS 48
 #define VERBS_QUEUES_MAX ((uint32_t)1 << (64 - VERBS_ID_BITS))

@@ -180,7 +180,7 @@ static void add_regions(struct verbs_move *m)
 static struct verbs_move verbs_move_of(struct place at, const struct far_local *local, enum ibv_wr_opcode opcode)
 {
     return (struct verbs_move){.v = ISO->verbs,
-                               .remote = iso_verbs_remote(at),
+                               .remote = iso_network_remote(at),
                                .local = (char *)local->addr,
                                .len = local->len,
                                .opcode = (uint8_t)opcode,
@@ -239,7 +239,7 @@ static struct verbs_message verbs_amo_message(uint64_t remote, struct amo op)
 uint64_t iso_verbs_amo(struct ctx *ctx, struct place at, struct amo op)
 {
     struct verbs *v = ISO->verbs;
-    struct verbs_message message = verbs_amo_message(iso_verbs_remote(at), op);
+    struct verbs_message message = verbs_amo_message(iso_network_remote(at), op);
     uint64_t before = 0;
     iso_verbs_lock(v);
     struct verbs_queue *q = iso_verbs_queue_to(v, ctx, at.pe);
@@ -256,7 +256,7 @@ uint64_t iso_verbs_amo(struct ctx *ctx, struct place at, struct amo op)
 void iso_verbs_amo_nbi(struct ctx *ctx, struct place at, struct amo op, void *fetch)
 {
     struct verbs *v = ISO->verbs;
-    struct verbs_message message = verbs_amo_message(iso_verbs_remote(at), op);
+    struct verbs_message message = verbs_amo_message(iso_network_remote(at), op);
     iso_verbs_lock(v);
     iso_verbs_send_later(v, iso_verbs_queue_to(v, ctx, at.pe), &message, fetch);
     iso_verbs_unlock(v);
@@ -293,7 +293,7 @@ void iso_verbs_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_
     struct verbs_move m = {.v = ISO->verbs};
     iso_verbs_lock(m.v);
     m.q = iso_verbs_queue_to(m.v, ctx, at.pe);
-    add_signal(&m, iso_verbs_remote(at), value, sig_op);
+    add_signal(&m, iso_network_remote(at), value, sig_op);
     iso_verbs_unlock(m.v);
 }
 
@@ -304,7 +304,7 @@ void iso_verbs_put_signal(struct ctx *ctx, const struct far_message *message, co
     m.q = iso_verbs_queue_to(m.v, ctx, message->to.pe);
     add_regions(&m);
     uint64_t made = m.q->made;
-    add_signal(&m, iso_verbs_remote(message->at), message->signal, message->sig_op);
+    add_signal(&m, iso_network_remote(message->at), message->signal, message->sig_op);
     if (m.busy && !m.nbi)
         iso_verbs_wait(m.v, m.q, made, 0, "put_signal");
     iso_verbs_unlock(m.v);
