@@ -8,6 +8,7 @@
 #include "../../bootstrap/log.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,12 +112,17 @@ static bool any_roctx(struct profile *p, int flags)
 
 /* ---- both ---- */
 
-static bool is_loaded(const char *file)
+/* Nonzero ends the search. dlopen with RTLD_NOLOAD would look through the file system for a library that is not there,
+ * at each start. */
+static int is_roctx(struct dl_phdr_info *library, size_t bytes, void *unused)
 {
-    void *library = dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
-    if (library != NULL)
-        dlclose(library);
-    return library != NULL;
+    const char *slash = strrchr(library->dlpi_name, '/'), *name = slash != NULL ? slash + 1 : library->dlpi_name;
+    (void)bytes;
+    (void)unused;
+    for (int i = 0; roctx[i] != NULL; i++) /* the number of the version may be missing */
+        if (strncmp(name, roctx[i], strlen(roctx[i]) - strlen(".1")) == 0)
+            return 1;
+    return 0;
 }
 
 bool iso_ranges_are_asked(const struct env *env)
@@ -124,7 +130,7 @@ bool iso_ranges_are_asked(const struct env *env)
     const char *nvtx = getenv("NVTX_INJECTION64_PATH");
     if (env->ranges[0] != '\0')
         return strcmp(env->ranges, "0") != 0;
-    return (nvtx != NULL && *nvtx != '\0') || is_loaded(roctx[0]) || is_loaded(roctx[1]);
+    return (nvtx != NULL && *nvtx != '\0') || dl_iterate_phdr(is_roctx, NULL) != 0;
 }
 
 void iso_ranges_start(struct profile *p)
