@@ -9,6 +9,7 @@
 #include "../../bootstrap/log.h"
 #include "../team/agree.h"
 #include "../collectives.h"
+#include "../node/wait.h"
 #include "../profile/profile.h"
 #include "../transport/order.h"
 #include "device.h"
@@ -719,6 +720,12 @@ int pshmemx_status(shmem_team_t team_handle, int slot, shmemx_device_error_t *er
         return iso_refuse(__func__, "team %p is not a team of this PE", (void *)team_handle);
     if (!iso_handle_slot_is_valid(__func__, slot))
         return -EINVAL;
+    if (d == NULL || !d->running) { /* no proxy looks at the other PEs */
+        iso_wait_poll_peers(NULL);
+        first.broken_by = iso_job_broken_by();
+        if (error != NULL)
+            *error = first;
+    }
     (void)iso_job_rc(__func__); /* the reason becomes the text of the last error */
     if (d == NULL || !d->running)
         return 0;
