@@ -11,7 +11,7 @@ receive from any source looks where something has been sent.
 import hashlib
 import threading
 import time
-from ctypes import CDLL, byref, c_int, c_uint64, c_void_p, memmove
+from ctypes import CDLL, byref, c_int, c_uint64, c_void_p, memmove, memset
 
 from . import _lib
 from ._core import Core, bytes_of, copy_into, plain, plain_dest
@@ -34,7 +34,7 @@ give_processor = CDLL(None).sched_yield
 class Pairs:
     """The words of a team, and the channels' teams. Lives as long as the team: later groups of the same PEs go on."""
 
-    def __init__(self, world, pes, tag, team):
+    def __init__(self, world, pes, tag):
         self.world, self.pes, self.tag = world, pes, tag
         self.me, n = pes.index(world.pe), len(pes)
         self.channels, self.counts = {}, {}  # by (from, to, tag)
@@ -42,10 +42,22 @@ class Pairs:
         self.rings = {}  # of the file pool: by bytes
         self.at_one_place, self.has_room = set(), True  # the addresses of the rings' buffers; False: no more of these
         nbytes = 2 * n * TAGS * WORD
-        self._own = world.check_address(world.lib.shmemx_team_malloc(team, nbytes, _lib.HOST_MEMORY))
-        world.own_word = world.own_word or self._own
-        self._of = [world.lib.shmem_ptr(self._own, pe) for pe in pes]
-        self.is_near = all(self._of)  # else another node's memory has no address here, and gloo does it all
+        own = world.check_address(world.lib.shmemx_local_malloc(nbytes, _lib.HOST_MEMORY))
+        memset(own, 0, nbytes)
+        world.own_word = world.own_word or own
+        offset = c_uint64()
+        world.check(world.lib.shmemx_offset_of(own, byref(offset)))
+        self.place, self._of = offset.value, None
+        # else another node's memory has no address here, and gloo does it all
+        self.is_near = all(self._address(pe, self.place) for pe in pes)
+
+    def _address(self, pe, place):
+        """None where loads and stores do not reach it."""
+        return self.world.lib.shmem_ptr(self.world.lib.shmemx_at_offset(pe, place), pe)
+
+    def meet(self, places):
+        """Takes the places that the members have told."""
+        self._of = [self._address(pe, place) for pe, place in zip(self.pes, places)]
 
     def word(self, at, which, peer, tag):
         """In member `at`'s memory, written by `peer` alone."""

@@ -23,7 +23,7 @@ from ctypes import byref, c_int, c_uint64, c_void_p
 
 from . import _lib, _work
 from ._lib import IsomerError
-from ._pairs import Pairs
+from ._pairs import TEAM_WORLD, Pairs
 
 FEW_QUEUES = 4
 EXIT_SECONDS = 10.0  # at the end of a program whose groups were not destroyed: how long other PEs are waited for
@@ -50,23 +50,25 @@ def compares_calls():
 class World:
     """A running job. name is equal on its PEs and on no other job; ranks are those of its PEs in the default group."""
 
-    def __init__(self, name, pe, ranks, uniqueid):
+    def __init__(self, name, pe, ranks, uniqueid, is_one_node):
         self.name, self.pe, self.ranks, self.size = name, pe, ranks, len(ranks)
         self.pid = os.getpid()
         self.broken = None  # why no call works any more
         self.free_teams = {}  # PE numbers: {tag: (team, its Pairs)}
         self.leases = 0
-        self.own_word = None  # an address in symmetric memory
+        self.own_word = None  # an address in its memory
         self.symmetric = {}  # address of a symmetric tensor: weak reference to its memory
         self.at_end = []  # functions of this world
         self.abort_hooks = {}  # of its groups: by the group and torch's number
         self.streams = None  # of its device; see _stream.streams_of
         self.limits = {}  # time limits in seconds of groups with calls on streams
-        self.lib = _lib.load()
-        self.device_number = _device_number()
-        self._start(uniqueid)
+        self.lib, self.device = _lib.load(), _lib.flavour()
+        self.device_number, self._has_device = self._own_device(), False
+        self._start(uniqueid, is_one_node)
+        self._looks = threading.Lock()  # the watch is in the library
+        _work.watch.add(self)
 
-    def _start(self, uniqueid):
+    def _start(self, uniqueid, is_one_node):
         if compares_calls():
             os.environ["SHMEM_DEBUG"] = "1"
             os.environ.setdefault("SHMEM_LOG", "warn")
@@ -75,13 +77,38 @@ class World:
                              _lib.THREAD_MULTIPLE, 0, self.device_number, 0, 0, 0, 0.0, _lib.ERRORS_RETURN)
         _lib.check(self.lib.shmemx_init_attr(byref(attr)), "shmemx_init_attr")
         try:
-            _lib.check(self.lib.shmemx_device_init(), "shmemx_device_init")
+            if self.device != "cpu" or not is_one_node:  # its thread serves other nodes while the program computes
+                self.start_device()
             if attr.provided < _lib.THREAD_MULTIPLE:
                 raise IsomerError("the library runs already, without SHMEM_THREAD_MULTIPLE")
         except IsomerError:
             self.lib.shmemx_leave()
             raise
-        self.device = _lib.text_of(self.lib.shmemx_device_text).split()[0]
+
+    def _own_device(self):
+        """torch's current GPU, where the library and torch have one; else -1: the library's choice."""
+        import torch
+        return torch.cuda.current_device() if self.device != "cpu" and torch.cuda.is_available() else -1
+
+    def start_device(self):
+        """Starts the device, if it has not started. Collective over the job. A GPU starts with the job, and so
+        does the CPU as a device on several nodes. On one node it starts when kernels need it: most programs have none."""
+        if not self._has_device:
+            _lib.check(self.lib.shmemx_device_init(), "shmemx_device_init")
+            self._has_device = True
+
+    def check_time(self):
+        """By the watch: a PE that has died or left is noticed while this one is in no call, as a device's thread does."""
+        with self._looks:
+            if self.broken is None and not self._has_device:
+                self.lib.shmemx_status(TEAM_WORLD, 0, None)
+
+    def need_device(self, name, pes):
+        """The device for a call `name` of a group of `pes`; without one, only a group of the whole job can start it."""
+        if not self._has_device and len(pes) != self.size:
+            raise IsomerError(f"{name}: the CPU has not started as a device for kernels; call isomer_shmem.prepare() on all "
+                              "ranks first")
+        self.start_device()
 
     def check_usable(self):
         """Raises where no call may be made: a forked child, a job that has ended or broken."""
@@ -175,7 +202,7 @@ class World:
         team = c_void_p()
         numbers = (c_int * len(pes))(*pes)
         self.check(self.lib.shmemx_team_create(numbers, len(pes), c_uint64(tag), byref(team)))
-        return team, Pairs(self, pes, tag, team)
+        return team, Pairs(self, pes, tag)
 
     def give_team(self, pes, tag, team, pairs):
         """Keeps a team for a later group of the same PEs. Not collective."""
@@ -189,11 +216,13 @@ class World:
         if why is not None and seconds <= 0:
             self.abort_here(f"the program has ended {why}")
         self.broken = self.broken or (None if seconds > 0 and self._all_arrive(seconds) else "the job was left")
-        if self.broken:
+        _work.watch.remove(self)
+        with self._looks:  # it looks no more
+            broken, self.broken = self.broken, self.broken or "the job has ended"
+        if broken:
             self.lib.shmemx_leave()
         else:
             self.lib.shmem_finalize()
-            self.broken = "the job has ended"
         self.free_teams.clear()  # which name this object
 
     def _all_arrive(self, seconds):
@@ -204,14 +233,6 @@ class World:
         status = self.lib.shmemx_coll_on_host(byref(call))
         limit.cancel()
         return status == 0
-
-
-def _device_number():
-    """torch's current GPU, where the library and torch have one; else -1: the library's choice."""
-    if _lib.flavour() == "cpu":
-        return -1
-    import torch
-    return torch.cuda.current_device() if torch.cuda.is_available() else -1
 
 
 def _has_few_queues():
@@ -263,7 +284,6 @@ def exchange(store, stage, rank, size, timeout, record):
     keys = [f"{stage}/{member}" for member in range(size)]
     store.set(keys[rank], json.dumps(record))
     records = [json.loads(each) for each in _get_all(store, keys, timeout)]
-    store.add(f"{stage}/read", 1)
     if any(isinstance(each, dict) and (each.get("error") or each.get("failure")) for each in records):
         _let_others_read(store, stage, size)
     return records
@@ -284,6 +304,7 @@ def _get_all(store, keys, timeout):
 
 def _let_others_read(store, stage, size):
     """A member that fails may end at once, and its process may hold the store: the others read their records first."""
+    store.add(f"{stage}/read", 1)
     deadline = time.monotonic() + 5
     try:
         while store.add(f"{stage}/read", 0) < size and time.monotonic() < deadline:
@@ -318,7 +339,7 @@ def _describe(rank, ranks):
     """This process as the other members must know it. Teams of exactly the members' PEs can be used again: this one tells
     which PEs it takes them for."""
     record = {"error": None, "world": None, "pe": rank, "pes": [], "free": [], "tag": uuid.uuid4().int >> 65,
-              "rank": ranks[rank], "members": ranks}
+              "rank": ranks[rank], "members": ranks, "node": [os.uname().nodename, os.environ.get("SHMEM_NODE", "")]}
     try:
         _lib.load()
         if _world is not None:
@@ -342,7 +363,8 @@ def _take(records, rank):
         return None, detail
     first = records[0]
     if what == "start":
-        _world = World(first["name"], rank, [record["rank"] for record in records], first["id"])
+        is_one_node = all(record["node"] == first["node"] for record in records)
+        _world = World(first["name"], rank, [record["rank"] for record in records], first["id"], is_one_node)
         pes, tag = tuple(range(len(records))), first["tag"]
     else:
         pes, tag = tuple(record["pe"] for record in records), detail
@@ -374,14 +396,14 @@ def join(store, rank, ranks, timeout):
         except IsomerError as error:
             failure = str(error)
         outcomes = exchange(store, "outcome", rank, size, timeout,
-                            {"failure": failure, "reason": reason, "pairs": lease is not None and lease.pairs.is_near,
-                             "one_slot": _has_few_queues()})
+                            {"failure": failure, "reason": reason, "is_near": lease is not None and lease.pairs.is_near,
+                             "words": lease.pairs.place if lease is not None else 0, "one_slot": _has_few_queues()})
         _last_store = None
         lease, reason = _agreed(lease, outcomes)
-        if lease is not None and not all(outcome["pairs"] for outcome in outcomes):
-            lease.pairs.is_near = False
         if lease is not None:
             lease.one_slot = any(outcome["one_slot"] for outcome in outcomes)
+            lease.pairs.is_near = all(outcome["is_near"] for outcome in outcomes)
+            lease.pairs.meet([outcome["words"] for outcome in outcomes])
         return lease, reason
 
 

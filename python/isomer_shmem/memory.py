@@ -85,7 +85,8 @@ def empty(*shape, dtype=None, device="cpu", group=None, local=False, for_kernels
     or "cuda", the GPU of this process, whose tensors kernels take.
 
     Symmetric, the default: collective over the group, with equal arguments. local: this rank's alone; `group` is not
-    looked at beyond the job. for_kernels: memory of the CPU device, which kernels take, and which has no peer views."""
+    looked at beyond the job. for_kernels: memory of the CPU device, which kernels take, and which has no peer views; in
+    groups that are not all of the job, and local, after prepare()."""
     _, on_gpu = check_device(device)
     shape = torch.Size(shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
     dtype = dtype or torch.get_default_dtype()
@@ -96,6 +97,8 @@ def empty(*shape, dtype=None, device="cpu", group=None, local=False, for_kernels
     world, kind = mine.lease.world, _lib.DEVICE_MEMORY if for_kernels or on_gpu else _lib.HOST_MEMORY
     check_device(device, world)
     world.check_usable()
+    if for_kernels:
+        world.need_device("empty", () if local else mine.lease.pes)
     if local:
         _free_idle(world)
         address = world.check_address(world.lib.shmemx_local_malloc(nbytes, kind))
@@ -415,6 +418,7 @@ def suspend(keep=True):
     device raise meanwhile, and no kernel may touch such a tensor. All ranks of the job call it."""
     world = group_of(None).lease.world
     world.check_usable()
+    world.start_device()
     world.check(world.lib.shmemx_suspend(int(bool(keep))))
 
 
@@ -435,4 +439,5 @@ class Handle:
         self.nbytes = lib.shmemx_struct_bytes(b"shmemd_t")
         self._memory = ctypes.create_string_buffer(self.nbytes)
         self.address = ctypes.addressof(self._memory)
+        world.need_device("Handle", mine.lease.pes)
         mine.run_now("Handle", lambda _: world.check(lib.shmemx_device_handle(mine.lease.team, slot, self.address)))

@@ -109,10 +109,14 @@ def group_of(group):
 
 def prepare(group=None):
     """Makes what the calls of a group on GPU tensors need, so that the first ones may be in the capture of a graph. Not
-    for sends and receives. Collective over the group; does nothing without a GPU."""
+    for sends and receives. Without a GPU, the default group makes the CPU a device for kernels. Collective over the
+    group."""
     mine = group_of(group)
-    if streams_of(mine.lease.world) is not None:
+    world = mine.lease.world
+    if streams_of(world) is not None:
         mine.queue().prepare()
+    elif len(mine.lease.pes) == world.size:
+        mine.run_now("prepare", lambda _: world.start_device())
 
 
 def background(group=None, on=True):

@@ -47,6 +47,7 @@ class HostStreams:
 
     def __init__(self, world):
         import torch
+        world.start_device()
         self.world, self.device, self.events, self.kept, self.held = world, torch.device("cpu"), 0, [], []
         self.words = world.lib.shmemx_local_malloc(8 * WORDS, _lib.DEVICE_MEMORY)
         ctypes.memset(self.words, 0, 8 * WORDS)

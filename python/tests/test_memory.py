@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Tensors in symmetric and local memory, views of peers, one-sided calls, groups of another backend, handles."""
 import gc
+import os
 
 import pytest
 
@@ -8,6 +9,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 import torch.distributed as dist  # noqa: E402
 
 import isomer_shmem as iso  # noqa: E402
+from isomer_shmem import _lib  # noqa: E402
 
 TYPES = (torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64, torch.uint8)
 
@@ -142,6 +144,29 @@ def locals_by_place():
     gc.collect()
     again = iso.empty(3, 5 + me, dtype=torch.int32, local=True)
     assert again.data_ptr() == address  # it was given back
+
+
+def kernels_later():
+    world, half = dist.group.WORLD.lease.world, dist.new_group([0, 1])
+    before = len(os.listdir("/proc/self/task"))
+    assert _lib.text_of(world.lib.shmemx_device_text) == "no device in use"
+    if dist.get_rank() < 2:
+        with pytest.raises(iso.IsomerError, match="empty: .* call isomer_shmem.prepare\\(\\) on all ranks first"):
+            iso.empty(3, for_kernels=True, group=half)
+    with pytest.raises(iso.IsomerError, match="call isomer_shmem.prepare"):
+        iso.empty(3, for_kernels=True, local=True)
+    iso.prepare()
+    assert _lib.text_of(world.lib.shmemx_device_text).startswith("cpu device")
+    assert len(os.listdir("/proc/self/task")) > before
+    if dist.get_rank() < 2:
+        tensor = iso.empty(3, for_kernels=True, group=half)
+        iso.Handle(half)
+        iso.free(tensor)
+    assert iso.empty(3, for_kernels=True, local=True).numel() == 3
+
+
+def test_the_cpu_becomes_a_device_when_kernels_need_it(ranks):
+    ranks(3, kernels_later)
 
 
 def lent_back():
