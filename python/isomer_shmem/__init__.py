@@ -34,8 +34,9 @@ if _dist is not None and _dist.is_available():
                          signal, suspend, synchronize, wait, zeros)
     from .pg import IsomerGroup, background, prepare, register
     from .pool import mem_pool
+    from .window import Window, new_window
 
-    __all__ += ["Handle", "IsomerGroup", "Place", "background", "barrier", "empty", "fetch", "free", "get", "mem_pool", "peer",
-                "place", "prepare", "put", "put_signal", "quiet", "register", "resume", "signal", "suspend",
-                "synchronize", "wait", "zeros"]
+    __all__ += ["Handle", "IsomerGroup", "Place", "Window", "background", "barrier", "empty", "fetch", "free", "get",
+                "mem_pool", "new_window", "peer", "place", "prepare", "put", "put_signal", "quiet", "register",
+                "resume", "signal", "suspend", "synchronize", "wait", "zeros"]
     register()

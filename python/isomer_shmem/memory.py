@@ -201,11 +201,11 @@ def place(tensor):
     return Place(block.world.pe, offset.value, tuple(tensor.shape), tensor.dtype)
 
 
-def peer(tensor, rank=None):
-    """A view of rank's object of a symmetric tensor, `rank` in the tensor's group, or of what a Place names. None: the
-    rank is on another node, so that only put and get reach it."""
+def peer(tensor, rank=None, group=None):
+    """A view of rank's object of a symmetric tensor, `rank` in the tensor's group, or of what a Place names in the job of
+    `group`. None: the rank is on another node, so that only put and get reach it."""
     if isinstance(tensor, Place):
-        world = group_of(None).lease.world
+        world = group_of(group).lease.world
         world.check_usable()
         pe, shape, dtype = tensor.pe, tensor.shape, tensor.dtype
         address = world.lib.shmemx_at_offset(pe, tensor.offset)
@@ -275,7 +275,7 @@ def _current(world):
     return streams.handle(streams.current())
 
 
-def _local(world, tensor, on_gpu, name):
+def check_local(world, tensor, on_gpu, name):
     """Checks a tensor of this rank that takes part in a call with memory of another one."""
     if tensor.is_cuda and not on_gpu:
         raise ValueError(f"isomer: {name}: this rank's tensor is on a GPU and the other rank's memory on the cpu")
@@ -284,7 +284,7 @@ def _local(world, tensor, on_gpu, name):
                          "the tensor or move it")
 
 
-def _issue(world, on_gpu, name, on_stream, *arguments):
+def issue(world, on_gpu, name, on_stream, *arguments):
     """A call of the library, at once or in the current stream."""
     if on_gpu:
         world.check(getattr(world.lib, on_stream)(*arguments, _current(world)))
@@ -297,8 +297,8 @@ def put(dest, source, rank=None):
     later work of the stream. The data has arrived after quiet(); the other rank must be told."""
     source = source.detach().contiguous()
     world, address, pe, on_gpu = _target(dest, rank, "put", extent(source))
-    _local(world, source, on_gpu, "put")
-    _issue(world, on_gpu, "shmem_putmem", "shmemx_putmem_on_stream", address, source.data_ptr(), extent(source), pe)
+    check_local(world, source, on_gpu, "put")
+    issue(world, on_gpu, "shmem_putmem", "shmemx_putmem_on_stream", address, source.data_ptr(), extent(source), pe)
 
 
 def get(dest, source, rank=None):
@@ -306,8 +306,8 @@ def get(dest, source, rank=None):
     work of the stream)."""
     _contiguous(dest, "get")
     world, address, pe, on_gpu = _target(source, rank, "get", extent(dest))
-    _local(world, dest, on_gpu, "get")
-    _issue(world, on_gpu, "shmem_getmem", "shmemx_getmem_on_stream", dest.data_ptr(), address, extent(dest), pe)
+    check_local(world, dest, on_gpu, "get")
+    issue(world, on_gpu, "shmem_getmem", "shmemx_getmem_on_stream", dest.data_ptr(), address, extent(dest), pe)
 
 
 def put_signal(dest, source, signal, value=1, rank=None, add=False):
@@ -320,8 +320,8 @@ def put_signal(dest, source, signal, value=1, rank=None, add=False):
         raise ValueError(f"isomer: put_signal: dest is on pe {pe} and the signal on pe {signal_pe}")
     if on_gpu != signal_on_gpu:
         raise ValueError("isomer: put_signal: one of dest and the signal is on a GPU and the other is not")
-    _local(world, source, on_gpu, "put_signal")
-    _issue(world, on_gpu, "shmem_putmem_signal", "shmemx_putmem_signal_on_stream", address, source.data_ptr(),
+    check_local(world, source, on_gpu, "put_signal")
+    issue(world, on_gpu, "shmem_putmem_signal", "shmemx_putmem_signal_on_stream", address, source.data_ptr(),
            extent(source), word, value, _lib.SIGNAL_ADD if add else _lib.SIGNAL_SET, pe)
 
 
@@ -388,7 +388,7 @@ def quiet(group=None, device=None):
     waits; "cpu" for the others; None: the first where the job has a GPU."""
     world = group_of(group).lease.world
     world.check_usable()
-    _issue(world, _goes_on_stream(world, device), "shmem_quiet", "shmemx_quiet_on_stream")
+    issue(world, _goes_on_stream(world, device), "shmem_quiet", "shmemx_quiet_on_stream")
 
 
 def barrier(group=None, device=None):

@@ -372,6 +372,11 @@ class IsomerGroup(ProcessGroup):
         """Memory of the library, with undefined contents, which other members read by pointer."""
         return pool_of(self.lease.world, device).take((size,), dtype)
 
+    def new_window(self, tensor=None):
+        """A tensor of each member for one-sided calls: isomer_shmem.new_window. torch's own has no constructor."""
+        from .window import Window
+        return Window(self, tensor)
+
     # ---- the end ----
 
     def set_timeout(self, timeout):
