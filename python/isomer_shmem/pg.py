@@ -119,6 +119,30 @@ def prepare(group=None):
         mine.run_now("prepare", lambda _: world.start_device())
 
 
+def shrink(ranks_to_exclude):
+    """The other ranks go on in their processes, after a death or without one: they leave the job and make a default group
+    of their own, which is returned. All earlier groups are destroyed, and symmetric tensors with them; ranks are counted
+    anew, in their old order. All ranks that stay call it with the same list; those in the list do not. The store must be
+    in a process that stays: torchrun's is in its agent."""
+    before, excluded = group_of(None), sorted(set(ranks_to_exclude))
+    size, me = before.size(), before.rank()
+    for rank in excluded:
+        check_rank("shrink: rank", rank, size)
+    staying = [rank for rank in range(size) if rank not in excluded]
+    if not excluded or me in excluded:
+        raise ValueError(f"isomer: shrink: ranks_to_exclude is {excluded}; it must name at least one rank of "
+                         f"0..{size - 1}, and not rank {me}, which calls")
+    if before is not dist.group.WORLD:
+        raise IsomerError("shrink: the default process group is of another backend, which would have to shrink, too")
+    rank, timeout = staying.index(me), timedelta(seconds=before.timeout_seconds())
+    store = PrefixStore("isomer/without/" + "/".join(map(str, excluded)), before.get_group_store())
+    _world.exchange(store, "shrink", rank, len(staying), timeout, None)  # no rank that stays is in a call any more
+    before.abort()
+    dist.destroy_process_group()
+    dist.init_process_group("isomer", store=store, rank=rank, world_size=len(staying), timeout=timeout)
+    return dist.group.WORLD
+
+
 def background(group=None, on=True):
     """A context: calls of a group on GPU tensors that this rank enqueues in it say that a computation runs beside them,
     to which copy engines or few blocks leave the multiprocessors, where the library's tables have that. They may take

@@ -16,7 +16,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 import torch.distributed as dist  # noqa: E402
 
-from conftest import _free_port, tell, wait_for, why_not  # noqa: E402
+from conftest import LIMIT_SECONDS, _free_port, tell, wait_for, why_not  # noqa: E402
+import isomer_shmem as iso  # noqa: E402
 from isomer_shmem import _world  # noqa: E402
 from torch_names import all_gather_single, reduce_scatter_single  # noqa: E402
 
@@ -171,6 +172,62 @@ def test_isomer_group_beside_a_gloo_default_group(ranks):
     ranks(3, beside_gloo, backend="gloo")
 
 
+def dies_and_goes_on():
+    """Ranks 1 and 3 of 5 die, one after the other; what the others have made on the way ends with each death."""
+    rank = dist.get_rank()
+    half = dist.new_group([0, 2, 4])
+    dist.barrier()  # no member makes it while another rank dies
+    with pytest.raises(ValueError, match=r"ranks_to_exclude is \[\]|outside 0..4"):
+        iso.shrink([] if rank == 0 else [5])
+    with pytest.raises(ValueError, match="not rank"):
+        iso.shrink([rank])
+    for dead, left in ((1, 4), (2, 3)):
+        if dist.get_rank() == dead:
+            os._exit(0)
+        with pytest.raises(dist.DistBackendError, match="died"):
+            dist.all_reduce(torch.ones(1))
+        gone = dist.group.WORLD
+        group = iso.shrink([dead])
+        assert group is dist.group.WORLD and group is not gone and dist.get_world_size() == left
+        group_sum(None, range(left))
+        pass_on(None, list(range(left)))
+        part = dist.new_group([0, left - 1])
+        if dist.get_rank() in (0, left - 1):
+            group_sum(part, [0, left - 1])
+        if rank != 3:
+            with pytest.raises(Exception, match="is not initialized in the world group map"):
+                dist.all_reduce(torch.ones(1), group=half)
+    assert {0: 0, 2: 1, 4: 2}[rank] == dist.get_rank()
+    results = [None] * 3
+    dist.all_gather_object(results, rank)
+    assert results == [0, 2, 4]
+
+
+def all_live_and_part():
+    """No rank has died: the excluded one learns that the others have left."""
+    if dist.get_rank() == 2:
+        with pytest.raises(dist.DistBackendError, match="left|aborted"):
+            while True:
+                dist.all_reduce(torch.ones(1))
+    else:
+        group = iso.shrink([2])
+        for _ in range(20):
+            group_sum(group, [0, 1])
+
+
+def test_ranks_without_a_dead_one_go_on():
+    body = (f"sys.path.insert(0, {os.path.dirname(os.path.abspath(__file__))!r})\n"
+            "from test_world import dies_and_goes_on\n"
+            "dies_and_goes_on()\n"
+            "print('went on')\n")
+    said = [process.communicate(timeout=LIMIT_SECONDS) for process in start_ranks(body, 5)]
+    assert [out for out, _ in said] == ["went on\n", "", "went on\n", "", "went on\n"], said
+
+
+def test_ranks_part_without_a_death(ranks):
+    ranks(3, all_live_and_part)
+
+
 def two_jobs():
     rank = dist.get_rank()
     pairs = [dist.new_group([0, 1], backend="isomer"), dist.new_group([2, 3], backend="isomer")]
@@ -289,10 +346,21 @@ def test_torchrun_and_exit_without_destroy():
     assert done.returncode == 0 and done.stdout.count("sum 3") == 3, done.stderr
 
 
-def ends_badly(how):
-    """What rank 0 learns at once of the end of rank 1's program: the error's sentence, which it prints once."""
+def start_ranks(body, size):
+    """The processes of a program, with pipes for what they print; no launcher ends them when one dies."""
     if reason := why_not():
         pytest.skip(reason)
+    processes, program = [], PROGRAM.format(body=textwrap.indent(body, "    "))
+    for rank, port in enumerate([_free_port()] * size):
+        environment = {**os.environ, "PYTHONPATH": FOLDER, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1",
+                       "MASTER_PORT": str(port), "RANK": str(rank), "WORLD_SIZE": str(size)}
+        processes.append(subprocess.Popen([sys.executable, "-c", program], env=environment, text=True,
+                                          stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+    return processes
+
+
+def ends_badly(how):
+    """What rank 0 learns at once of the end of rank 1's program: the error's sentence, which it prints once."""
     body = ("dist.all_reduce(torch.ones(1))\n"
             f"if rank == 1:\n    {how}\n"
             "begin, errors = time.monotonic(), []\n"
@@ -301,13 +369,7 @@ def ends_badly(how):
             "    except dist.DistBackendError as error: errors.append(str(error))\n"
             "assert time.monotonic() - begin < 5\n"
             "print('\\n'.join(errors))\n")
-    processes = []
-    for rank, port in enumerate([_free_port()] * 2):
-        environment = {**os.environ, "PYTHONPATH": FOLDER, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1",
-                       "MASTER_PORT": str(port), "RANK": str(rank), "WORLD_SIZE": "2"}
-        processes.append(subprocess.Popen(
-            [sys.executable, "-c", PROGRAM.format(body=textwrap.indent(body, "    "))], env=environment, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+    processes = start_ranks(body, 2)
     (said, printed), _ = (process.communicate(timeout=100) for process in processes)
     assert [process.returncode == 0 for process in processes] == [True, False], printed
     first, second = said.splitlines()
