@@ -88,7 +88,7 @@ PRIM_FN void isod_put_signal(shmemd_t h, shmemd_group_t g, struct isod_bytes b, 
 #ifdef SHMEMD_NO_RING
     even = even && g.kind == PRIM_THREAD; /* two copies of a group's would take more registers */
 #endif
-    if (!(isod_in_heap(h, b.dest) & isod_in_heap(h, s.addr) & even)) {
+    if (((int)isod_in_heap(h, b.dest) & (int)isod_in_heap(h, s.addr) & (int)even) == 0) { /* one branch */
         isod_put_signal_anywhere(h, g, b, s, pe);
         return;
     }
