@@ -615,7 +615,7 @@ SHMEMD_ORDER(quiet, )
 SHMEMD_ORDER(flush, )
 SHMEMD_ORDER(acquire, )
 /* fence towards one PE: operations towards `pe` alone are ordered, which costs as much. */
-SHMEMD_FORMS(void, pe_fence, (int pe), SHMEMD_CHECK_PE; isod_fence(h, g);)
+SHMEMD_FORMS(void, pe_fence, (int pe), SHMEMD_CHECK_PE; (void)pe; isod_fence(h, g);)
 SHMEMD_FORMS(void, pe_quiet, (const int *target_pes, size_t npes),
              for (size_t i = 0; i < npes; i++) PRIM_CHECK_PE("target_pes", target_pes[i], h.n_pes);
              isod_pe_quiet(h, g, target_pes, npes);)

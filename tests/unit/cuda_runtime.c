@@ -7,7 +7,7 @@
 /* The whole sentence must fit, the longest name of a call included. */
 static void static_runtime_is_named(struct gpu *gpu)
 {
-    CHECK(check(gpu, "cudaOccupancyMaxActiveBlocksPerMultiprocessor", cudaErrorInvalidDeviceFunction) == -EIO);
+    CHECK(cuda_check(gpu, "cudaOccupancyMaxActiveBlocksPerMultiprocessor", cudaErrorInvalidDeviceFunction) == -EIO);
     CHECK(strncmp(iso_gpu_error(gpu), "cudaOccupancy", 13) == 0);
     CHECK(strstr(iso_gpu_error(gpu), "nvcc -cudart shared") != NULL);
     CHECK(strstr(iso_gpu_error(gpu), "isomer::isomer") != NULL);
@@ -16,9 +16,9 @@ static void static_runtime_is_named(struct gpu *gpu)
 
 static void other_errors_keep_their_words(struct gpu *gpu)
 {
-    CHECK(check(gpu, "cudaMalloc", cudaErrorMemoryAllocation) == -ENOMEM);
+    CHECK(cuda_check(gpu, "cudaMalloc", cudaErrorMemoryAllocation) == -ENOMEM);
     CHECK(strstr(iso_gpu_error(gpu), "out of memory") != NULL && strstr(iso_gpu_error(gpu), "-cudart") == NULL);
-    CHECK(check(gpu, "cudaMalloc", cudaSuccess) == 0);
+    CHECK(cuda_check(gpu, "cudaMalloc", cudaSuccess) == 0);
 }
 
 int main(void)
