@@ -172,8 +172,9 @@ typedef struct {
  *               members. scales: a float for each row, which is written
  *
  * The sum is the allreduce's. The new residual is made in float from residual and sum, rounded once. From the rounded
- * residual x, in float: y = x / sqrt(mean(x * x) + eps) * weight. Of dest_type = type y is rounded once. Of SHMEMX_FLOAT8_E4M3 y * (1 / scale) is rounded as that type's results are, where
- * scale is the one that is given, or the largest |y| of the row / 448, at least 1 / (448 * 512), which `scales` gets.
+ * residual x, in float: y = x / sqrt(mean(x * x) + eps) * weight. Of dest_type = type y is rounded once. Of
+ * SHMEMX_FLOAT8_E4M3 y * (1 / scale) is rounded as that type's results are, where scale is the one that is given, or the
+ * largest |y| of the row / 448, at least 1 / (448 * 512), which `scales` gets.
  * The bits of a row depend on the members' rows, residual, weight and this struct alone: not on the number of rows, the
  * place among them, the algorithm, or the member.
  *

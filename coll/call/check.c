@@ -181,8 +181,8 @@ static __attribute__((noinline)) bool norm_is_valid(struct coll_call *c)
                                short_dest ? "for SHMEMX_FLOAT8_E4M3 one of them is given, and the other is a null pointer"
                                           : "both are null pointers unless dest_type is SHMEMX_FLOAT8_E4M3");
     return norm->sum != NULL || !short_dest || coll->nelems == 0 ||
-           iso_check_wrong(c, "rms_norm->sum is a null pointer; with SHMEMX_FLOAT8_E4M3 it is where the sums go, memory of "
-                              "%zu bytes, which may be source", c->dest_bytes);
+           iso_check_wrong(c, "rms_norm->sum is a null pointer; with SHMEMX_FLOAT8_E4M3 it is where the sums go, "
+                              "memory of %zu bytes, which may be source", c->dest_bytes);
 }
 
 bool iso_check_numbers(struct coll_call *c)

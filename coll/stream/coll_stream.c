@@ -235,7 +235,8 @@ static bool signals_are_valid(struct stream_call *c)
 
 static bool norm_is_of_device(const struct stream_call *c, const shmemx_rms_norm_t *norm)
 {
-    return is_of_device(c, "dest", c->call.coll->dest) && is_of_device(c, "rms_norm->residual", norm->residual) && is_of_device(c, "rms_norm->weight", norm->weight) &&
+    return is_of_device(c, "dest", c->call.coll->dest) && is_of_device(c, "rms_norm->residual", norm->residual) &&
+           is_of_device(c, "rms_norm->weight", norm->weight) &&
            (norm->scale == NULL || is_of_device(c, "rms_norm->scale", norm->scale)) &&
            (norm->scales == NULL || is_of_device(c, "rms_norm->scales", norm->scales));
 }

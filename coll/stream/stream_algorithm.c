@@ -289,5 +289,5 @@ static const struct select_algorithm algorithms[] = {
 /* clang-format on */
 
 const struct select_plane iso_select_stream = {
-    "stream", "on a stream", iso_call_kinds_of_tables, CALL_TABLE_KINDS, algorithms, sizeof algorithms / sizeof algorithms[0],
-    ISOD_STREAM_THREADS};
+    "stream", "on a stream", iso_call_kinds_of_tables, CALL_TABLE_KINDS, algorithms,
+    sizeof algorithms / sizeof algorithms[0], ISOD_STREAM_THREADS};
