@@ -43,6 +43,8 @@ extern "C" int hipLaunchKernel(const void *, dim3, dim3, void **, size_t, struct
 #ifndef PRIM_MAX_THREADS
 #define PRIM_MAX_THREADS 1024
 #endif
+/* A second way through a call, in a function of its own, spills scalar registers. */
+#define PRIM_FEW_SCALARS
 #define PRIM_KERNEL(name, TYPE, a) \
     extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, PRIM_MAX_THREADS))) void name(TYPE a)
 /* A function that code of other compilers links, as bitcode. */

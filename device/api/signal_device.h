@@ -65,7 +65,7 @@ PRIM_FN void isod_signal_behind(shmemd_t h, struct isod_signal s, int pe, bool o
 /* The data by the whole group, then the signal by its first thread, who alone decides whether the handle is dead: the
  * others may see it otherwise, and all have to come to the sync. After that sync `source` is free. Where both places are
  * in evenly spaced heaps, one distance is all that is looked up; the other ways are a function of their own. */
-#ifdef SHMEMD_NO_RING
+#if defined(SHMEMD_NO_RING) || defined(PRIM_FEW_SCALARS)
 #define ISOD_FAR_FN PRIM_FN
 #else
 #define ISOD_FAR_FN PRIM_CALL_FN
@@ -85,7 +85,9 @@ ISOD_FAR_FN void isod_put_signal_anywhere(shmemd_t h, shmemd_group_t g, struct i
 PRIM_FN void isod_put_signal(shmemd_t h, shmemd_group_t g, struct isod_bytes b, struct isod_signal s, int pe)
 {
     bool even = h.flat != 0;
-#ifdef SHMEMD_NO_RING
+#ifdef PRIM_FEW_SCALARS
+    even = false;
+#elif defined(SHMEMD_NO_RING)
     even = even && g.kind == PRIM_THREAD; /* two copies of a group's would take more registers */
 #endif
     if (((int)isod_in_heap(h, b.dest) & (int)isod_in_heap(h, s.addr) & (int)even) == 0) { /* one branch */

@@ -151,7 +151,7 @@ static void check_size(const struct select_table *table, int kind, size_t one, i
 static void check_table(const struct select_table *table)
 {
     static const int pes[] = {1, 2, 4, 5, 8, 9, 33, 128};
-    for (int kind = 0; kind < CALL_ALL_KINDS; kind++)
+    for (int kind = 0; kind < CALL_TABLE_KINDS; kind++)
         for (unsigned p = 0; p < sizeof pes / sizeof pes[0]; p++)
             for (int bit = 0; bit <= 36; bit += 4) {
                 check_size(table, kind, ((size_t)1 << bit) - 1, pes[p]);
