@@ -5,6 +5,8 @@
 #include "../../bootstrap/log.h"
 #include "coll_stream.h"
 
+#include <string.h>
+
 #define DECLARE(representation) extern void isod_stream_norm_##representation##_kernel(void);
 #define LIST(representation) isod_stream_norm_##representation##_kernel,
 ISOD_STREAM_NORM_TYPES(DECLARE)
@@ -12,7 +14,7 @@ const gpu_kernel iso_norm_kernels[] = {ISOD_STREAM_NORM_TYPES(LIST)};
 const int iso_norm_n_kernels = sizeof iso_norm_kernels / sizeof iso_norm_kernels[0];
 
 /* Registers hold a row of up to four units a thread. Where there are many rows, smaller blocks leave fewer idle. */
-enum { MOST_ROWS_BY_LARGE_BLOCKS = 128, MOST_BLOCKS = 2048 };
+enum { MOST_ROWS_BY_LARGE_BLOCKS = 128, MOST_BLOCKS = 2048, MOST_BLOCKS_OF_CPU = 2 };
 
 int iso_norm_run(const struct stream_call *c)
 {
@@ -29,9 +31,10 @@ int iso_norm_run(const struct stream_call *c)
                                     .to = norm->dest_type == SHMEMX_FLOAT8_E4M3 ? ISOD_NORM_E4M3 : ISOD_NORM_AS_TYPE};
     args.rows = (uint32_t)(c->args.bytes / args.row_bytes);
     bool small = args.rows > MOST_ROWS_BY_LARGE_BLOCKS && args.row_bytes <= 16 * 4 * ISOD_NORM_SUMS / 2;
+    bool cpu = strcmp(c->device->info->flavour, "cpu") == 0; /* a core takes the threads in turns */
     int32_t type = c->args.dtype;
     struct gpu_launch l = {.kernel = iso_norm_kernels[type == ISOD_ELEM_f32 ? 0 : type == ISOD_ELEM_f16 ? 1 : 2],
-                           .grid.x = ISO_MIN(args.rows, MOST_BLOCKS),
+                           .grid.x = ISO_MIN(args.rows, cpu ? MOST_BLOCKS_OF_CPU : MOST_BLOCKS),
                            .block.x = ISO_MIN(small ? ISOD_NORM_SUMS / 2 : ISOD_NORM_SUMS, c->slot->most_threads),
                            .args = &args,
                            .args_bytes = sizeof args,
