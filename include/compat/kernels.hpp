@@ -44,40 +44,23 @@ struct unit_here {
 static unit_here this_unit;
 #endif
 PRIM_FN shmemd_t world() { return state().world; }
-PRIM_FN compat_team team_of(int32_t team) { return state().teams[team]; }
-PRIM_FN shmemd_t handle(int32_t team) { return team == COMPAT_WORLD ? world() : team_of(team).h; }
+PRIM_FN shmemd_t handle(int32_t team) { return team == COMPAT_WORLD ? world() : state().teams[team]; }
 
 PRIM_FN void quiet() { shmemd_quiet(world()); }
 
-// ---- barriers ----
-// Each member has a word at each member: the number of barriers that it has entered. Threads of the group share the
-// members out. The word is stored behind a fence or quiet of the group, and pairs with the wait there.
-template <class G> PRIM_FN int agree(const compat_team &t, G group, bool completes)
-{
-    const shmemd_group_t g = shmemd::group_of(group);
-    const unsigned rank = shmemd_group_rank(g), size = shmemd_group_size(g), n = (unsigned)shmemd_n_pes(t.h);
-    shmemd_group_sync(g);
-    if (completes)
-        shmemd_quiet_group(t.h, g);
-    else
-        shmemd_fence_group(t.h, g);
-    uint64_t epoch = 0;
-    if (rank == 0)
-        epoch = shmemd_uint64_local_fetch_add(t.epoch, 1, SHMEMD_ACQ_REL, SHMEMD_SCOPE_DEVICE) + 1;
-    epoch = shmemd_group_broadcast(g, epoch);
-    for (unsigned pe = rank; pe < n; pe += size)
-        shmemd_signal_op(t.h, t.epochs + shmemd_my_pe(t.h), epoch, SHMEM_SIGNAL_SET, (int)pe);
-    for (unsigned pe = rank; pe < n; pe += size)
-        (void)shmemd_signal_wait_until(t.h, t.epochs + pe, SHMEM_CMP_GE, epoch);
-    shmemd_group_sync(g);
-    return isod_is_dead(t.h) ? 1 : 0;
-}
-template <class G> PRIM_FN int barrier(int32_t team, G group) { return agree(team_of(team), group, true); }
-template <class G> PRIM_FN int sync(int32_t team, G group) { return agree(team_of(team), group, false); }
-
-// ---- collectives: by a block those of the library, on the lane that all blocks of a team share ----
+// ---- barriers: the library's, on the lane that all blocks of a team share ----
 
 PRIM_FN shmemd_t lane_of(int32_t team) { return shmemd_lane(handle(team), 0); }
+
+template <class G> PRIM_FN int barrier(int32_t team, G group) { return shmemd::barrier(lane_of(team), group); }
+// The library's orders no memory; here others may then read what the group has stored, and write what it has read.
+template <class G> PRIM_FN int sync(int32_t team, G group)
+{
+    shmemd_fence_group(handle(team), shmemd::group_of(group));
+    return shmemd::sync(lane_of(team), group);
+}
+
+// ---- collectives: by a block those of the library, on that lane ----
 
 PRIM_FN int broadcast(int32_t team, shmemd::block_group, void *dest, const void *source, size_t bytes, int root)
 {
@@ -100,36 +83,36 @@ PRIM_FN int alltoallv(int32_t team, T *dest, const size_t *dest_nelems, const si
 }
 // By a thread or a wave: dests are free when all have entered, and complete when all are done.
 template <class G>
-PRIM_FN void send(const compat_team &t, G group, char *dest, const char *source, size_t bytes, int pe)
+PRIM_FN void send(shmemd_t h, G group, char *dest, const char *source, size_t bytes, int pe)
 {
-    if (dest != source || pe != shmemd_my_pe(t.h))
-        shmemd_putmem_nbi_group(t.h, shmemd::group_of(group), dest, source, bytes, pe);
+    if (dest != source || pe != shmemd_my_pe(h))
+        shmemd_putmem_nbi_group(h, shmemd::group_of(group), dest, source, bytes, pe);
 }
 template <class G> PRIM_FN int broadcast(int32_t team, G group, void *dest, const void *source, size_t bytes, int root)
 {
-    const compat_team t = team_of(team);
-    int rc = agree(t, group, false);
-    if (shmemd_my_pe(t.h) == root)
-        for (int pe = 0; pe < shmemd_n_pes(t.h); pe++)
-            send(t, group, (char *)dest, (const char *)source, bytes, pe);
-    return rc | agree(t, group, true);
+    const shmemd_t h = handle(team);
+    int rc = sync(team, group);
+    if (shmemd_my_pe(h) == root)
+        for (int pe = 0; pe < shmemd_n_pes(h); pe++)
+            send(h, group, (char *)dest, (const char *)source, bytes, pe);
+    return rc | barrier(team, group);
 }
 template <class G> PRIM_FN int fcollect(int32_t team, G group, void *dest, const void *source, size_t bytes)
 {
-    const compat_team t = team_of(team);
-    int rc = agree(t, group, false);
-    for (int pe = 0; pe < shmemd_n_pes(t.h); pe++)
-        send(t, group, (char *)dest + (size_t)shmemd_my_pe(t.h) * bytes, (const char *)source, bytes, pe);
-    return rc | agree(t, group, true);
+    const shmemd_t h = handle(team);
+    int rc = sync(team, group);
+    for (int pe = 0; pe < shmemd_n_pes(h); pe++)
+        send(h, group, (char *)dest + (size_t)shmemd_my_pe(h) * bytes, (const char *)source, bytes, pe);
+    return rc | barrier(team, group);
 }
 template <class G> PRIM_FN int alltoall(int32_t team, G group, void *dest, const void *source, size_t bytes)
 {
-    const compat_team t = team_of(team);
-    int rc = agree(t, group, false);
-    for (int pe = 0; pe < shmemd_n_pes(t.h); pe++)
-        send(t, group, (char *)dest + (size_t)shmemd_my_pe(t.h) * bytes, (const char *)source + (size_t)pe * bytes,
+    const shmemd_t h = handle(team);
+    int rc = sync(team, group);
+    for (int pe = 0; pe < shmemd_n_pes(h); pe++)
+        send(h, group, (char *)dest + (size_t)shmemd_my_pe(h) * bytes, (const char *)source + (size_t)pe * bytes,
              bytes, pe);
-    return rc | agree(t, group, true);
+    return rc | barrier(team, group);
 }
 
 // ---- reductions by a thread or a wave: each thread combines elements that it gets, in the order of members ----
@@ -155,28 +138,28 @@ COMPAT_COMBINE(xor_reduce, a ^ b)
     }                                                                                                          \
     template <class T, class G> PRIM_FN int op(int32_t team, G group, T *dest, const T *source, size_t nelems) \
     {                                                                                                          \
-        const compat_team t = team_of(team);                                                                   \
+        const shmemd_t h = handle(team);                                                                   \
         const size_t rank = shmemd::rank(group), size = shmemd::size(group);                                   \
-        int rc = agree(t, group, false);                                                                       \
+        int rc = sync(team, group);                                                                       \
         for (size_t first = 0; first < nelems; first += size) {                                                \
             T sum = T();                                                                                       \
             if (first + rank < nelems)                                                                         \
-                sum = gather_##op(t.h, source + first + rank);                                                 \
+                sum = gather_##op(h, source + first + rank);                                                 \
             if (dest == source)                                                                                \
-                rc |= agree(t, group, false);                                                                  \
+                rc |= sync(team, group);                                                                  \
             if (first + rank < nelems)                                                                         \
                 dest[first + rank] = sum;                                                                      \
         }                                                                                                      \
-        return rc | agree(t, group, true);                                                                     \
+        return rc | barrier(team, group);                                                                     \
     }                                                                                                          \
     template <class T, class G>                                                                                \
     PRIM_FN int op##scatter(int32_t team, G group, T *dest, const T *source, size_t nelems)                    \
     {                                                                                                          \
-        const compat_team t = team_of(team);                                                                   \
-        int rc = agree(t, group, false);                                                                       \
+        const shmemd_t h = handle(team);                                                                   \
+        int rc = sync(team, group);                                                                       \
         for (size_t i = shmemd::rank(group); i < nelems; i += shmemd::size(group))                             \
-            dest[i] = gather_##op(t.h, source + (size_t)shmemd_my_pe(t.h) * nelems + i);                       \
-        return rc | agree(t, group, true);                                                                     \
+            dest[i] = gather_##op(h, source + (size_t)shmemd_my_pe(h) * nelems + i);                       \
+        return rc | barrier(team, group);                                                                     \
     }                                                                                                          \
     template <class T>                                                                                         \
     PRIM_FN int op(int32_t team, shmemd::block_group block, T *dest, const T *source, size_t nelems)           \
@@ -200,22 +183,22 @@ PRIM_FN int maxloc_reduce(int32_t team, shmemd::block_group block, T *dest, cons
 template <class T>
 PRIM_FN int maxloc_reduce(int32_t team, shmemd::wave_group group, T *dest, const T *source, size_t nelems)
 {
-    const compat_team t = team_of(team);
+    const shmemd_t h = handle(team);
     const size_t rank = shmemd::rank(group), size = shmemd::size(group);
-    int rc = agree(t, group, false);
+    int rc = sync(team, group);
     for (size_t first = 0; first < nelems; first += size) {
         isod_f64x2_loc best = {0, 0}, next;
-        for (int pe = 0; first + rank < nelems && pe < shmemd_n_pes(t.h); pe++) {
-            next.value = shmemd::g(t.h, (const double *)(source + first + rank), pe);
-            next.at = shmemd::g(t.h, (const double *)(source + first + rank) + 1, pe);
+        for (int pe = 0; first + rank < nelems && pe < shmemd_n_pes(h); pe++) {
+            next.value = shmemd::g(h, (const double *)(source + first + rank), pe);
+            next.at = shmemd::g(h, (const double *)(source + first + rank) + 1, pe);
             best = pe == 0 ? next : isod_one_f64x2_loc(ISOD_OP_maxloc_reduce, best, next);
         }
         if (dest == source)
-            rc |= agree(t, group, false);
+            rc |= sync(team, group);
         if (first + rank < nelems)
             __builtin_memcpy((void *)(dest + first + rank), (const void *)&best, sizeof best);
     }
-    return rc | agree(t, group, true);
+    return rc | barrier(team, group);
 }
 #undef COMPAT_REDUCTION
 

@@ -57,7 +57,7 @@ typedef struct {
 
 /* ---- start and end ---- */
 
-COMPAT_HOST void compat_variables(void) { compat_rename("NVSHMEM_SYMMETRIC_SIZE", "SHMEM_DEVICE_HEAP_SIZE"); }
+COMPAT_HOST void compat_variables(void) { compat_heap_size("NVSHMEM_SYMMETRIC_SIZE"); }
 COMPAT_HOST int nvshmem_init_thread(int requested, int *provided)
 {
     compat_variables();

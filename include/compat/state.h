@@ -19,16 +19,10 @@
 #endif
 
 /* Teams are numbers, for kernels too. COMPAT_NODE is the last that is always there. */
-enum { COMPAT_WORLD = 0, COMPAT_SHARED = 1, COMPAT_NODE = 2, COMPAT_TEAMS = 256 };
+enum { COMPAT_WORLD = 0, COMPAT_SHARED = 1, COMPAT_NODE = 2, COMPAT_TEAMS = 256, COMPAT_ROOM = 256 << 20 };
 
-/* What kernels know of a team: the handle; of each member its last epoch, symmetric; and the epoch of this PE. */
-struct compat_team {
-    shmemd_t h;
-    uint64_t *epochs;
-    uint64_t *epoch;
-};
 struct compat_kernels {
-    struct compat_team *teams; /* [COMPAT_TEAMS] in device memory */
+    shmemd_t *teams; /* [COMPAT_TEAMS] in device memory */
     shmemd_t world;
 };
 /* A translation unit with kernels: how it takes the state. */
@@ -89,24 +83,13 @@ COMPAT_HOST shmem_team_t compat_team_of(int team)
 /* Collective over the members: makes the team known to kernels under `number`. */
 COMPAT_HOST void compat_team_add(struct compat_host *host, shmem_team_t team, int number)
 {
-    static const uint64_t none[256] = {0};
-    struct compat_team t;
-    const int me = shmem_my_pe();
-    const size_t bytes = (size_t)shmem_team_n_pes(team) * sizeof(uint64_t);
-    memset(&t, 0, sizeof t);
-    t.epochs = (uint64_t *)shmemx_team_malloc(team, bytes, SHMEMX_DEVICE);
-    t.epoch = (uint64_t *)shmemx_local_malloc(sizeof(uint64_t), SHMEMX_DEVICE);
-    if (t.epochs == NULL || t.epoch == NULL || shmemx_device_handle(team, 0, &t.h) != 0)
+    shmemd_t h;
+    if (shmemx_device_handle(team, 0, &h) != 0)
         compat_die(host->name, "a team cannot be made: no device memory, or no device");
-    for (size_t at = 0; at < bytes; at += sizeof none)
-        shmem_putmem((char *)t.epochs + at, none, bytes - at < sizeof none ? bytes - at : sizeof none, me);
-    shmem_putmem(t.epoch, none, sizeof *t.epoch, me);
-    shmem_putmem(host->kernels.teams + number, &t, sizeof t, me);
-    shmem_quiet();
+    shmem_putmem(host->kernels.teams + number, &h, sizeof h, shmem_my_pe());
     host->teams[number] = team;
     if (number == COMPAT_WORLD)
-        host->kernels.world = t.h;
-    shmem_team_sync(team); /* nobody signals before the words are zero */
+        host->kernels.world = h;
 }
 /* The number of a team that has been split off; -1 where this PE is no member. */
 COMPAT_HOST int compat_team_made(const char *call, shmem_team_t team)
@@ -127,10 +110,6 @@ COMPAT_HOST void compat_team_end(int team)
     struct compat_host *host = compat_here();
     if (team <= COMPAT_NODE || team >= COMPAT_TEAMS || host->teams[team] == SHMEM_TEAM_INVALID)
         return;
-    struct compat_team t;
-    shmem_getmem(&t, host->kernels.teams + team, sizeof t, shmem_my_pe());
-    (void)shmemx_team_free(host->teams[team], t.epochs);
-    shmemx_local_free(t.epoch);
     shmem_team_destroy(host->teams[team]);
     host->teams[team] = SHMEM_TEAM_INVALID;
 }
@@ -140,12 +119,21 @@ COMPAT_HOST void compat_team_end(int team)
 #ifndef __cplusplus
 extern int setenv(const char *name, const char *value, int overwrite); /* strict C hides it */
 #endif
-/* Before the library starts: a variable of theirs that has a meaning here. */
-COMPAT_HOST void compat_rename(const char *theirs, const char *ours)
+/* Before the library starts: their size of the heap, where ours is not set. Theirs does not count what the library
+ * itself needs, which here lies in the heap: slots of teams. */
+COMPAT_HOST void compat_heap_size(const char *theirs)
 {
+    static const char units[] = "kmgt";
     const char *value = getenv(theirs);
-    if (value != NULL && getenv(ours) == NULL)
-        setenv(ours, value, 0);
+    char *end, text[32];
+    if (value == NULL || getenv("SHMEM_DEVICE_HEAP_SIZE") != NULL)
+        return;
+    double bytes = strtod(value, &end);
+    for (int i = 0; i < 4 && *end != '\0'; i++)
+        if ((*end | 0x20) == units[i])
+            bytes *= (double)((uint64_t)1 << (10 * (i + 1)));
+    snprintf(text, sizeof text, "%.0f", bytes + COMPAT_ROOM);
+    setenv("SHMEM_DEVICE_HEAP_SIZE", text, 0);
 }
 /* The library runs: its device, the teams. */
 COMPAT_HOST void compat_begin(const char *call)
@@ -159,7 +147,7 @@ COMPAT_HOST void compat_begin(const char *call)
     for (int i = 0; i < COMPAT_TEAMS; i++)
         host->teams[i] = SHMEM_TEAM_INVALID;
     host->kernels.teams =
-        (struct compat_team *)shmemx_local_malloc(COMPAT_TEAMS * sizeof(struct compat_team), SHMEMX_DEVICE);
+        (shmemd_t *)shmemx_local_malloc(COMPAT_TEAMS * sizeof *host->kernels.teams, SHMEMX_DEVICE);
     if (host->kernels.teams == NULL)
         compat_die(call, "no device memory");
     compat_team_add(host, SHMEM_TEAM_WORLD, COMPAT_WORLD);

@@ -157,7 +157,7 @@ static int at(const int *p)
 
 static int test_main(void)
 {
-    setenv("NVSHMEM_SYMMETRIC_SIZE", "64M", 0);
+    setenv("NVSHMEM_SYMMETRIC_SIZE", "1.5m", 0); /* for what is allocated here; slots come on top */
     nvshmem_init();
     const int me = nvshmem_my_pe(), n = nvshmem_n_pes();
     int *box = (int *)nvshmem_calloc(3 * MOST, sizeof(int)), *source = (int *)nvshmem_calloc(3 * MOST, sizeof(int));

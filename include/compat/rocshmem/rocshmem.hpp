@@ -131,7 +131,7 @@ COMPAT_HOST int to_theirs(int level)
            : level == SHMEM_THREAD_SERIALIZED ? (int)ROCSHMEM_THREAD_SERIALIZED
                                               : (int)ROCSHMEM_THREAD_MULTIPLE;
 }
-COMPAT_HOST void variables() { compat_rename("ROCSHMEM_HEAP_SIZE", "SHMEM_DEVICE_HEAP_SIZE"); }
+COMPAT_HOST void variables() { compat_heap_size("ROCSHMEM_HEAP_SIZE"); }
 // Queries may come before rocshmem_init, and start the library then; rocshmem_init finds it running.
 COMPAT_HOST bool &is_early()
 {
