@@ -122,5 +122,6 @@ def ranks():
     reason = why_not()
     if reason:
         pytest.skip(reason)
-    import torch.fx.experimental.symbolic_shapes  # noqa: F401 (here once, and not in each forked rank)
+    import torch.distributed.tensor.debug  # noqa: F401 (here once, and not in each forked rank)
+    import torch.fx.experimental.symbolic_shapes  # noqa: F401
     return run_ranks
