@@ -2,6 +2,7 @@
 /* SipHash-2-4-128, as published: two rounds for every eight bytes, four for each half of the code. */
 #include "auth.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <stdint.h>
 #include <string.h>
@@ -32,9 +33,8 @@ static void rounds(struct sip *s, int n)
 static uint64_t bytes_as_word(const unsigned char *bytes, size_t len)
 {
     uint64_t word = 0;
-    for (size_t i = 0; i < len; i++)
-        word |= (uint64_t)bytes[i] << (8 * i);
-    return word;
+    memcpy(&word, bytes, len);
+    return le64toh(word);
 }
 
 static void absorb(struct sip *s, uint64_t word)
