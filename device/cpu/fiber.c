@@ -36,7 +36,7 @@ enum { STACKS_PER_SLAB = 16 };
 #endif
 enum {
     MOST_GUARDED = 8192,   /* stacks with a page below that traps: each is two mappings, and a process has 65530 */
-    MOST_TSAN_APART = 256, /* ThreadSanitizer knows 8128 threads, and each costs all others */
+    MOST_TSAN_APART = 128, /* ThreadSanitizer knows 8128 threads, and each costs all others */
     COLOURS = 61,          /* equal places on all stacks would be in the same few sets of the caches */
     COLOUR_BYTES = 192,
     RESTS_PER_LOOK = 32,  /* at the clock */
