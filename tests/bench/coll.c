@@ -5,7 +5,7 @@
  * KIND_max, _min, _prod: by that operator. KIND_odd: blocks have an element more. KIND_own: memory that is not
  * symmetric, by the vendor's allocator. These are measured at a few sizes.
  * A sample is a graph of calls replayed (or the calls launched one by one) and waited for; a call counts for its
- * slowest PE; the value is the median of the samples. usage: coll [most bytes [kind,kind,...]] */
+ * slowest PE; the value is the median of the samples. usage: coll [most bytes [kind,kind,... or all [samples]]] */
 #include <shmem.h>
 #include <shmemx.h>
 
@@ -58,6 +58,7 @@ struct bench {
     size_t most;
     shmemx_stream_t stream;
     const char *wanted;
+    int samples;
 };
 
 static void need(int failed, const char *what)
@@ -188,7 +189,7 @@ static double median_us(const struct bench *b, const shmemx_coll_t *c, shmemx_gr
 {
     static double mine, slowest; /* symmetric */
     double samples[SAMPLES];
-    for (int s = 0; s < SAMPLES; s++) {
+    for (int s = 0; s < b->samples; s++) {
         shmem_barrier_all();
         double begin = seconds();
         for (int r = 0; r < REPLAYS; r++) {
@@ -202,8 +203,8 @@ static double median_us(const struct bench *b, const shmemx_coll_t *c, shmemx_gr
         shmem_double_max_reduce(SHMEM_TEAM_WORLD, &slowest, &mine, 1);
         samples[s] = slowest;
     }
-    qsort(samples, SAMPLES, sizeof samples[0], by_value);
-    return samples[SAMPLES / 2];
+    qsort(samples, (size_t)b->samples, sizeof samples[0], by_value);
+    return samples[b->samples / 2];
 }
 
 static void report(const struct bench *b, const struct kind *k, size_t bytes, double us, const char *way,
@@ -283,7 +284,12 @@ int main(int argc, char **argv)
     b.me = shmem_my_pe();
     b.n = shmem_n_pes();
     b.most = argc > 1 ? strtoull(argv[1], NULL, 0) : (size_t)256 << 20;
-    b.wanted = argc > 2 ? argv[2] : NULL;
+    b.wanted = argc > 2 && strcmp(argv[2], "all") != 0 ? argv[2] : NULL;
+    b.samples = argc > 3 ? atoi(argv[3]) : SAMPLES;
+    if (b.samples < 1 || b.samples > SAMPLES) {
+        fprintf(stderr, "coll: %s samples: the number must be 1..%d\n", argv[3], SAMPLES);
+        shmem_global_exit(2);
+    }
     if (shmemx_device_init() != 0) {
         shmem_finalize();
         return 77;
