@@ -90,9 +90,12 @@ static void check_copies(void)
     CHECK_OR_EXIT(out != NULL && back != NULL);
     memories_make(&from, most);
     memories_make(&to, most);
+    unsigned number = 0;
     for (unsigned i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
         for (int f = 0; f < KINDS; f++)
             for (int t = 0; t < KINDS; t++) {
+                if (lengths[i] > 4096 && !check_has_case(number++))
+                    continue;
                 check_fill(out, lengths[i], f, t, i);
                 iso_agent_copy(from.at[f], out, lengths[i]);
                 iso_agent_copy(to.at[t], from.at[f], lengths[i]);
