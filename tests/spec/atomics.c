@@ -80,7 +80,7 @@ static int rounds(const void *word, int times)
     for (int pe = 0; pe < shmem_n_pes(); pe++)
         if (shmem_ptr(word, pe) == NULL)
             return times / 100;
-    return times;
+    return check_times(times);
 }
 
 /* Increments: the values fetched are 0 .. N - 1, each once. `total` adds up what everybody saw. */
