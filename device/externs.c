@@ -34,6 +34,7 @@ EXTERN(int, translate_pe, (const shmemd_t *h, int pe, const shmemd_t *other),
        return shmemd_translate_pe(*h, pe, *other);)
 EXTERN(void *, ptr, (const shmemd_t *h, const void *addr, int pe), return shmemd_ptr(*h, addr, pe);)
 EXTERN(int, status, (const shmemd_t *h), return shmemd_status(*h);)
+EXTERN(int, pe_is_alive, (const shmemd_t *h, int pe), return shmemd_pe_is_alive(*h, pe);)
 EXTERN(void, pause, (void), shmemd_pause();)
 
 /* ---- bytes ---- */
@@ -68,6 +69,9 @@ EXTERN(void, signal_op, (const shmemd_t *h, uint64_t *sig_addr, uint64_t signal,
 EXTERN(uint64_t, signal_fetch, (const shmemd_t *h, const uint64_t *sig_addr), return shmemd_signal_fetch(*h, sig_addr);)
 EXTERN_FORMS(uint64_t, signal_wait_until, (const shmemd_t *h, const uint64_t *sig_addr, int cmp, uint64_t cmp_value),
              (*h, sig_addr, cmp, cmp_value))
+EXTERN_FORMS(int, pe_signal_wait_until,
+             (const shmemd_t *h, const uint64_t *sig_addr, int cmp, uint64_t cmp_value, int pe),
+             (*h, sig_addr, cmp, cmp_value, pe))
 EXTERN_FORMS(void, fence, (const shmemd_t *h), (*h))
 EXTERN_FORMS(void, pe_fence, (const shmemd_t *h, int pe), (*h, pe))
 EXTERN_FORMS(void, quiet, (const shmemd_t *h), (*h))

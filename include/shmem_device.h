@@ -109,7 +109,7 @@ PRIM_FN shmemd_bfloat16_t shmemd_bfloat16_from_float(float f)
  *     put_packet                         no             yes
  *     get_packet                         no             yes, dest is there for all of the group
  *     wait_until, wait_until_for,        no: one thread yes, for all of the group (wave and block forms)
- *     signal_wait_until                  waits at once
+ *     signal_wait_until, pe_signal_...   waits at once
  *     fence, quiet, pe_fence,            fence: yes;    yes
  *     pe_quiet (npes > 0)                quiet: no, but each thread completes its own stores before the sync at the end
  *     flush                              one and the same
@@ -179,6 +179,15 @@ PRIM_FN void *shmemd_ptr(shmemd_t h, const void *addr, int pe)
     SHMEMD_CHECK_PE;
     return isod_near(h, addr, pe);
 }
+/* 1; or 0 soon after `pe` has died or left the job, for good. It reads a word in memory of the host, which takes a GPU
+ * about a microsecond. Only in the mode SHMEMX_ERRORS_RETURN, since else the job ends. Of the PEs on other nodes only the
+ * first that dies is sure to be noticed. */
+PRIM_FN int shmemd_pe_is_alive(shmemd_t h, int pe)
+{
+    SHMEMD_CHECK_PE;
+    prim_pass();
+    return isod_is_gone(h.world, isod_world_pe(h, pe)) ? 0 : 1;
+}
 /* 0; or nonzero after a wait on this handle has given up or a collective on it was misused, and soon after a peer has
  * died or after shmemx_device_abort: from then on the handle has given up. So a loop of a kernel's own ends by it:
  *     while (!shmemd_status(h) && shmemd_signal_fetch(h, sig) != value) shmemd_pause();
@@ -192,7 +201,15 @@ PRIM_FN void *shmemd_ptr(shmemd_t h, const void *addr, int pe)
  * shmemd_status. Puts, gets, packets, p, g and atomics by pointer
  * do not look at the status and still act: a program that sends packets or flags by p after a wait must look itself. By
  * the ring they do nothing then: fetched values are 0, and the dest of a get stays as it was. The host learns the
- * reason by shmemx_device_error and repairs the handle by shmemx_device_reset. */
+ * reason by shmemx_device_error and repairs the handle by shmemx_device_reset.
+ *
+ * Deaths that the team masks (shmemx_team_mask_deaths). The handle goes on when a PE has died: its status stays 0, and
+ * puts, gets, atomics, signals, fences, quiet and waits among the PEs that live work as before. What is sent to a dead PE
+ * is lost, and what is fetched from it is undefined, by the ring 0. A wait for a word does not know which PE will change
+ * it, so it goes on: wait by pe_signal_wait_until, which names the PE, or by wait_until_for, and ask
+ * shmemd_pe_is_alive. Collectives of a team with a dead member return nonzero on all members that are in them and from
+ * then on; make a team of the PEs of a smaller group before, or work by signals. shmemx_device_abort and shmemx_leave end
+ * all waits as ever. */
 PRIM_FN int shmemd_status(shmemd_t h)
 {
     prim_pass();
@@ -331,6 +348,12 @@ PRIM_FN uint64_t shmemd_signal_fetch(shmemd_t h, const uint64_t *sig_addr)
  * gives up (see Errors) returns the value that it saw last. */
 SHMEMD_FORMS(uint64_t, signal_wait_until, (const uint64_t *sig_addr, int cmp, uint64_t cmp_value),
              return isod_signal_wait(h, g, sig_addr, cmp, cmp_value);)
+
+/* The same for an update that `pe` makes. 0: the word compares. Nonzero: it does not, and that PE has died or left the
+ * job, or the handle has given up. */
+SHMEMD_FORMS(int, pe_signal_wait_until, (const uint64_t *sig_addr, int cmp, uint64_t cmp_value, int pe),
+             SHMEMD_CHECK_PE;
+             return isod_signal_wait_of(h, g, sig_addr, cmp, cmp_value, pe);)
 
 /* ---- packets (LL): data that carries its own flag; the fastest way for up to some KiB ----
  * put_packet sends `bytes` from `source` to the symmetric area `dest` of `pe`. get_packet waits for them in this PE's

@@ -327,6 +327,18 @@ PRIM_FN uint64_t signal_wait_until(shmemd_t h, G group, const S *sig_addr, int c
     return shmemd_signal_wait_until_group(h, group_of(group), (const uint64_t *)sig_addr, cmp, cmp_value);
 }
 
+template <class S> PRIM_FN int pe_signal_wait_until(shmemd_t h, const S *sig_addr, int cmp, uint64_t cmp_value, int pe)
+{
+    SHMEMD_NEEDS_SIGNAL(S);
+    return shmemd_pe_signal_wait_until(h, (const uint64_t *)sig_addr, cmp, cmp_value, pe);
+}
+template <class S, class G>
+PRIM_FN int pe_signal_wait_until(shmemd_t h, G group, const S *sig_addr, int cmp, uint64_t cmp_value, int pe)
+{
+    SHMEMD_NEEDS_SIGNAL(S);
+    return shmemd_pe_signal_wait_until_group(h, group_of(group), (const uint64_t *)sig_addr, cmp, cmp_value, pe);
+}
+
 // ---- atomics, waits and tests: `named` has an overload for each type of a table, the calls find it by A ----
 
 namespace named

@@ -185,6 +185,16 @@ int shmemx_team_split_color(shmem_team_t parent_team, int color, int key, shmem_
  * nonzero after a sentence: team is not a team of this PE, or seconds is not a number. */
 int shmemx_team_set_timeout(shmem_team_t team, double seconds);
 
+/* Has kernels of this PE go on by the team's handles when a PE dies (masks 1), or give up (0, as a team begins): what
+ * each call does then stands in shmem_device.h, at shmemd_status; shmemd_pe_is_alive says who is gone. For services whose
+ * kernels run for long. Calls of the host and on streams see a broken job as ever: they return errors, so the kernel
+ * runs already when the PE dies, or is launched by the vendor's own call. For PEs of one node.
+ *
+ * Not collective; members may differ. Any thread; holds for handles that there are and for later ones. Needs
+ * SHMEMX_ERRORS_RETURN. Returns 0, or nonzero after a sentence: team is not a team of this PE, masks is neither 0 nor
+ * 1; for masks 1 also: the error mode is SHMEMX_ERRORS_ABORT, or a member is on another node. */
+int shmemx_team_mask_deaths(shmem_team_t team, int masks);
+
 /* ---- devices: a GPU, or the CPU as a device (the build's flavour decides) ----
  * No device is touched before the first call of this part. Each PE uses one device: SHMEM_DEVICE, or its number on the
  * node modulo the number of devices. Several PEs may share one. Another device that the program has made current does

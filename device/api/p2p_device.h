@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Waits for and tests of words of this PE that others change: one word, and sets of words as OpenSHMEM has them. A set
  * is served by the calling thread alone. All polling is that of wait_device.h. `word` and `bytes` are constants
- * wherever this is inlined. Includes: wait_device.h. Used by include/shmem_device.h. */
+ * wherever this is inlined. Includes: place_device.h, wait_device.h. Used by include/shmem_device.h. */
 #ifndef ISO_P2P_DEVICE_H
 #define ISO_P2P_DEVICE_H
 
+#include "place_device.h"
 #include "wait_device.h"
 
 /* Which comparison a C type has. */
@@ -44,6 +45,21 @@ PRIM_FN int isod_wait_until_for(shmemd_t h, shmemd_group_t g, int word, const vo
         holds = isod_wait_for(isod_origin_of(h), word, ivar, cmp, value, ns) ? 1 : 0;
     prim_settle_stores(g);
     return (int)prim_broadcast_u64(g, holds);
+}
+
+/* For an update that `pe` makes. Not 0: given up, or the PE is gone and has not made it. */
+PRIM_FN int isod_signal_wait_of(shmemd_t h, shmemd_group_t g, const uint64_t *addr, int cmp, uint64_t value, int32_t pe)
+{
+    uint64_t lost = 0;
+    if (prim_is_first(g)) {
+        const struct isod_waited who = isod_who(ISOD_CALL_SIGNAL_WAIT_UNTIL, ISOD_LOAD_I32(&h.team->world_of[pe]));
+        /* What the PE has changed before its end is there once its end is known, so one more look decides. */
+        lost = !isod_wait(h, ISOD_U64, addr, cmp, value, who, (uint64_t *)0) &&
+               !isod_compare(ISOD_U64, isod_peek(ISOD_U64, addr), cmp, value);
+        prim_acquire_from_peer(); /* pairs with the release of the PE */
+    }
+    prim_settle_stores(g);
+    return (int)prim_broadcast_u64(g, lost);
 }
 
 PRIM_FN int isod_test(int word, const void *ivar, int cmp, uint64_t value)

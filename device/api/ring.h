@@ -197,7 +197,7 @@ PRIM_FN uint64_t isod_ring_run(struct isod_origin at, struct isod_post e, enum i
                                struct isod_waiting *w)
 {
     struct isod_ring_progress p = {0, 0};
-    bool goes_on = prim_load_relaxed_u64(&at.team->status) == 0;
+    bool goes_on = prim_load_relaxed_u64(&at.team->status) != ISOD_STATUS_GAVE_UP;
     while (goes_on && (p.count & ISOD_RING_REACHED) == 0) {
         p = isod_ring_rounds(at.world, e, until, p.count);
         if ((p.count & ISOD_RING_REACHED) == 0) {
@@ -351,7 +351,8 @@ PRIM_COLD_FN void isod_ring_move(struct isod_origin at, struct prim_group g, str
                                  enum isod_ring_way way)
 {
     prim_gather_stores(g); /* the group's stores, the source among them; the fence behind it is in isod_ring_write */
-    if (s.bytes == 0 || prim_sync_or(g, prim_load_relaxed_u64(&at.team->status) != 0)) /* the handle has given up */
+    const bool given_up = prim_load_relaxed_u64(&at.team->status) == ISOD_STATUS_GAVE_UP;
+    if (s.bytes == 0 || prim_sync_or(g, given_up))
         return;
     if (s.bytes <= (way == ISOD_RING_PUT_NBI ? ISOD_RING_INLINE_BYTES : ISOD_RING_STAGE_BYTES) ||
         !isod_ring_is_symmetric(at.world, s.local, s.bytes)) {
@@ -458,7 +459,7 @@ PRIM_FN bool isod_ring_flush(struct isod_origin at, uint32_t call)
 /* Waits until all entries that this PE's kernels have posted so far are visible at their targets. */
 PRIM_COLD_FN void isod_ring_quiet_at(struct isod_origin at)
 {
-    bool goes_on = prim_load_relaxed_u64(&at.team->status) == 0;
+    bool goes_on = prim_load_relaxed_u64(&at.team->status) != ISOD_STATUS_GAVE_UP;
     for (uint32_t i = 0; i < at.world->n_rings && goes_on; i++) {
         struct isod_ring *r = &at.world->rings[i];
         uint64_t head = prim_load_relaxed_u64(&r->head);

@@ -87,8 +87,9 @@ struct isod_record {
 #define ISOD_THREAD_OF_STREAM 0xffffffffu
 
 #define ISOD_RECORDS 64
+enum { ISOD_ABORT_NOT, ISOD_ABORT_ALL, ISOD_ABORT_DEATH };
 struct isod_host {
-    uint64_t abort;     /* not 0: every wait gives up; written by the host */
+    uint64_t abort;     /* not 0: every wait gives up, but of DEATH as isod_stops says; written by the host */
     uint64_t taken;     /* records that the host has taken so far: their places are free again; written by the host */
     uint64_t ring_used; /* 1 once a kernel has posted to any ring; written by kernels, before the entry */
     uint64_t gave_up;   /* 1: the status of some handle of this PE is not 0; stored after that status, by whoever sets
@@ -97,7 +98,9 @@ struct isod_host {
                          * and in the lower half the world PE; taken by the host */
     uint64_t pad[3];
     struct isod_record records[ISOD_RECORDS];
+    /* uint64_t [n_pes of the world] follows: 1: that PE has died or left; stored before `abort` */
 };
+#define ISOD_GONE(host) ((uint64_t *)(void *)((host) + 1))
 
 /* ---- device memory: one per PE ---- */
 
@@ -171,11 +174,14 @@ struct isod_team {
     struct isod_grid *grid;
     uint64_t deadline_ns; /* of a wait; 0: as the world's; ISOD_DEADLINE_NEVER: it leaves no record */
     uint64_t name;        /* bit 63, and team and slot as isod_name_team and isod_name_slot find them */
-    uint64_t pad[5];
-    uint64_t status; /* 0; else a wait was given up: calls on this handle do nothing until the collective reset */
+    uint64_t masks;       /* 1: the death of a PE stops collectives only (shmemx_team_mask_deaths) */
+    uint64_t pad[4];
+    uint64_t status; /* ISOD_STATUS_; sticky until the collective reset */
     uint64_t alone[15];
     /* struct isod_lane [lanes] follows */
 };
+/* GAVE_UP: calls on this handle do nothing. BEREFT: collectives do nothing, since a member is dead; all else goes on. */
+enum { ISOD_STATUS_GOOD, ISOD_STATUS_GAVE_UP, ISOD_STATUS_BEREFT };
 #define ISOD_DEADLINE_NEVER (~(uint64_t)0)
 PRIM_FN uint64_t isod_name_of(int32_t team, int32_t slot)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The one place where a kernel waits. A poll is a relaxed look; every ISOD_POLLS_PER_LOOK polls the abort word and the
  * clock are looked at. Past the deadline it leaves a record for the host and goes on; when the abort word is set it
- * gives up: false, the handle's status is set, later calls on the handle do nothing, nothing traps.
+ * gives up: false, the handle's status is set, later calls on the handle do nothing, nothing traps. A team that masks
+ * deaths gives up less: isod_stops.
  * Includes: state.h. Used by every *_device.h that waits. */
 #ifndef ISO_WAIT_DEVICE_H
 #define ISO_WAIT_DEVICE_H
@@ -64,7 +65,7 @@ PRIM_FN uint64_t isod_peek(int word, const void *addr)
 }
 
 /* Sticky; pairs with the store of isod_wait_look. */
-PRIM_FN bool isod_is_dead(shmemd_t h) { return prim_load_lazy_u64(&h.team->status) != 0; }
+PRIM_FN bool isod_is_dead(shmemd_t h) { return prim_load_lazy_u64(&h.team->status) == ISOD_STATUS_GAVE_UP; }
 
 /* The number of a record, or ISOD_NO_RECORD: the host has not taken the earlier ones yet. */
 #define ISOD_NO_RECORD (~(uint64_t)0)
@@ -100,11 +101,41 @@ PRIM_FN void isod_record_leave(struct isod_origin at, struct isod_record r, uint
     prim_store_flag_u64(to, state);
 }
 
-/* The handle does nothing from here on. The host sees the second word behind the end of the kernel, or else together
- * with the first one (forget_give_up in handle.c). */
+/* ---- the death of a PE ---- */
+
+/* Relaxed, pairs with the host's store: it stands for itself. */
+PRIM_FN bool isod_is_gone(const struct isod_world *world, int32_t world_pe)
+{
+    return prim_load_relaxed_u64(&ISOD_GONE(world->host)[world_pe]) != 0;
+}
+/* The abort word is set by a death alone, which this team masks. */
+PRIM_FN bool isod_outlives(struct isod_origin at)
+{
+    return at.team->masks != 0 && prim_load_relaxed_u64(&at.world->host->abort) == ISOD_ABORT_DEATH;
+}
+PRIM_FN bool isod_is_collective(struct isod_waited who)
+{
+    return who.call >= ISOD_CALL_BARRIER && who.call <= ISOD_CALL_PERMUTE;
+}
+/* Where deaths are masked, waits go on but for those that cannot end: for a PE that is gone, and in a collective of a
+ * team with such a member. A member that gives up sends nothing more, so the others must give up for its sake too. */
+PRIM_FN bool isod_stops(struct isod_origin at, struct isod_waited who)
+{
+    if (!isod_outlives(at))
+        return prim_load_relaxed_u64(&at.world->host->abort) != ISOD_ABORT_NOT;
+    if (!isod_is_collective(who))
+        return who.pe >= 0 && isod_is_gone(at.world, who.pe);
+    int32_t left = at.team->n_pes;
+    while (left > 0 && !isod_is_gone(at.world, at.team->world_of[left - 1]))
+        left--;
+    return left != 0;
+}
+
+/* The handle does nothing from here on, or no collective. The host sees the second word behind the end of the kernel, or
+ * else together with the first one (forget_give_up in handle.c). */
 PRIM_FN void isod_handle_give_up(struct isod_origin at)
 {
-    prim_store_relaxed_u64(&at.team->status, 1);
+    prim_store_relaxed_u64(&at.team->status, isod_outlives(at) ? ISOD_STATUS_BEREFT : ISOD_STATUS_GAVE_UP);
     prim_fence_before_signal();
     prim_store_relaxed_u64(&at.world->host->gave_up, 1);
 }
@@ -112,9 +143,9 @@ PRIM_FN void isod_handle_give_up(struct isod_origin at)
 /* Not 0: the handle has given up, or the host stops this PE's kernels, upon which it gives up now. */
 PRIM_FN int isod_status(struct isod_origin at)
 {
-    if (prim_load_lazy_u64(&at.team->status) != 0)
+    if (prim_load_lazy_u64(&at.team->status) == ISOD_STATUS_GAVE_UP)
         return 1;
-    if (prim_load_relaxed_u64(&at.world->host->abort) == 0)
+    if (prim_load_relaxed_u64(&at.world->host->abort) == ISOD_ABORT_NOT || isod_outlives(at))
         return 0;
     isod_handle_give_up(at);
     return 1;
@@ -131,9 +162,11 @@ PRIM_COLD_FN struct isod_waiting isod_wait_look(struct isod_origin at, struct is
                                                 const void *addr, uint64_t expected, uint64_t seen)
 {
     uint64_t now = prim_clock_ns(), own = at.team->deadline_ns, deadline = own != 0 ? own : at.world->deadline_ns;
-    bool stop = prim_load_relaxed_u64(&at.world->host->abort) != 0;
-    /* One thread tells the host: records of all threads of a grid, one behind the other, would take a second. */
-    if (stop && prim_load_relaxed_u64(&at.team->status) != 0) {
+    bool stop = isod_stops(at, who);
+    /* One thread tells the host: records of all threads of a grid, one behind the other, would take a second. Of a
+     * death that the team masks only collectives tell, which cannot go on. */
+    if (stop && (prim_load_relaxed_u64(&at.team->status) != ISOD_STATUS_GOOD ||
+                 (isod_outlives(at) && !isod_is_collective(who)))) {
         w.reported = 2;
         return w;
     }

@@ -64,6 +64,7 @@ int iso_device_leave(const char *call)
     int rc = d != NULL ? iso_device_end_suspension(d, true, call) : 0;
     if (rc != 0)
         return rc;
+    iso_proxy_give_up(); /* kernels of teams that mask deaths, too */
     rc = d != NULL && d->running ? iso_device_idle_within(LEAVE_NS) : 0;
     if (rc == -ETIMEDOUT)
         log_error("%s: a stream of this PE is not idle %d s after the waits of its kernels gave up; nothing was freed, "

@@ -304,6 +304,12 @@ static void fill_tables(struct handle *h, char *at, const struct handle_member *
     }
 }
 
+/* Streams give up in any case: their calls are not of kernels that a program has written. */
+static bool masks_deaths(const struct handle *h)
+{
+    return h->slot >= 0 && h->slot < ISO_SLOTS_OF_USERS && __atomic_load_n(&h->team->masks_deaths, __ATOMIC_RELAXED);
+}
+
 static int write_image(struct device *d, struct handle *h, const struct handle_member *members)
 {
     char *copy = (char *)calloc(1, h->bytes);
@@ -316,6 +322,7 @@ static int write_image(struct device *d, struct handle *h, const struct handle_m
     h->image.inbox_bytes = inbox_bytes_of(h->team->n_pes);
     h->image.team = iso_handle_team_number(h->team);
     h->image.deadline_ns = __atomic_load_n(&h->team->slot.timeout_ns, __ATOMIC_RELAXED);
+    h->image.masks = masks_deaths(h);
     h->image.slot = iso_slot_of_users(h->slot);
     h->image.name = isod_name_of(h->image.team, h->image.slot);
     h->image.world_of = (int32_t *)(void *)(at + l.world_of);
@@ -548,7 +555,7 @@ static void clear_slot_memory(const struct handle *h)
     iso_agent_fill(memory + words, 0, slot_bytes(n, h->image.lanes) - words);
 }
 
-static void set_timeout(const struct team *team)
+static void tell_kernels(const struct team *team)
 {
     struct device *d = ISO->device;
     uint64_t own = __atomic_load_n(&team->slot.timeout_ns, __ATOMIC_RELAXED);
@@ -559,7 +566,9 @@ static void set_timeout(const struct team *team)
         for (struct handle *h = d->handles->lists[i]; h != NULL; h = h->next)
             if (h->team == team) {
                 h->image.deadline_ns = own;
+                h->image.masks = masks_deaths(h);
                 iso_agent_store(&h->value.team->deadline_ns, own, sizeof own);
+                iso_agent_store(&h->value.team->masks, h->image.masks, sizeof h->image.masks);
             }
     pthread_mutex_unlock(&d->lock);
 }
@@ -597,7 +606,7 @@ int iso_handles_start(struct device *device)
         return -ENOMEM;
     ISO->above.finish_team = finish_team;
     ISO->above.forget_team = forget_team;
-    ISO->above.set_timeout = set_timeout;
+    ISO->above.tell_kernels = tell_kernels;
     int rc = make_world(device);
     struct handle *local = device->handles->local = create_handle(ISO->world, -1);
     if (rc == 0 && local == NULL)

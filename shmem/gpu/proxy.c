@@ -9,6 +9,7 @@
 #include "../../bootstrap/log.h"
 #include "../../bootstrap/yield.h"
 #include "../collectives.h"
+#include "../node/node_file.h"
 #include "../node/wait.h"
 #include "../profile/profile.h"
 #include "../transport/order.h"
@@ -199,6 +200,13 @@ static void proxy_send_signal(struct proxy *p, const struct isod_entry *e)
         iso_far_signal(&p->ctx, at, e->word[0], (int)e->op, call_of(e));
 }
 
+/* For a PE that is gone: nothing is done. Its memory may never have been mapped here. */
+static bool names_gone(const struct proxy *p, const struct isod_entry *e)
+{
+    return e->pe >= 0 && e->pe < ISO->n_pes &&
+           __atomic_load_n(&ISOD_GONE(p->host)[e->pe], __ATOMIC_RELAXED) != 0; /* pairs with lose_pe */
+}
+
 static uint64_t entry_bytes(const struct isod_entry *e)
 {
     bool moves = e->kind == ISOD_RING_STAGED || e->kind == ISOD_RING_DIRECT || e->kind == ISOD_RING_GET_STAGED ||
@@ -262,7 +270,11 @@ static unsigned serve_ring(struct proxy *p, struct served *s)
         /* Acquire: pairs with the flag store in isod_ring_write; the entry, and data it names, were stored before. */
         if (__atomic_load_n(&e->seq, __ATOMIC_ACQUIRE) != s->next + 1)
             break;
-        execute(p, s, e, &s->results[s->next % ISOD_RING_ENTRIES]);
+        uint64_t *result = &s->results[s->next % ISOD_RING_ENTRIES];
+        if (ISO_UNLIKELY(__atomic_load_n(&p->host->abort, __ATOMIC_RELAXED) == ISOD_ABORT_DEATH) && names_gone(p, e))
+            __atomic_store_n(result, 0, __ATOMIC_RELAXED);
+        else
+            execute(p, s, e, result);
         s->next++;
         if (!iso_ctx_is_dirty(&p->ctx)) {
             iso_quiet(&p->ctx);
@@ -478,7 +490,19 @@ void iso_proxy_give_up(void)
 {
     struct proxy *p = ISO->device != NULL ? ISO->device->proxy : NULL;
     if (p != NULL && p->host != NULL)
-        __atomic_store_n(&p->host->abort, 1, __ATOMIC_RELAXED);
+        __atomic_store_n(&p->host->abort, ISOD_ABORT_ALL, __ATOMIC_RELAXED);
+}
+
+/* Any thread that hears of it. Release: a kernel that sees the second word soon sees the first one. */
+static void lose_pe(int pe)
+{
+    struct proxy *p = ISO->device != NULL ? ISO->device->proxy : NULL;
+    uint64_t none = ISOD_ABORT_NOT;
+    if (p == NULL || p->host == NULL)
+        return;
+    __atomic_store_n(&ISOD_GONE(p->host)[pe], 1, __ATOMIC_RELAXED);
+    (void)__atomic_compare_exchange_n(&p->host->abort, &none, ISOD_ABORT_DEATH, false, __ATOMIC_RELEASE,
+                                      __ATOMIC_RELAXED);
 }
 
 void iso_proxy_resume(struct device *device, int team, int slot)
@@ -491,7 +515,7 @@ void iso_proxy_resume(struct device *device, int team, int slot)
         *r = p->first[--p->n_first];
     pthread_mutex_unlock(&p->records_lock);
     pthread_mutex_lock(&device->lock); /* a watch of streams that has seen the abort must not end a later call */
-    __atomic_store_n(&p->host->abort, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&p->host->abort, ISOD_ABORT_NOT, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&device->lock);
 }
 
@@ -537,6 +561,8 @@ static void *proxy_main(void *argument)
         if (now - watched > WATCH_NS) {
             watched = now;
             iso_wait_poll_peers(NULL); /* ends the job when a peer has died; iso_abort_job frees the kernels first */
+            if (iso_job_is_broken())
+                iso_node_watch_on();
         }
         if (n > 0)
             worked = now;
@@ -663,7 +689,8 @@ static int make_memory(struct proxy *p)
 {
     struct gpu *gpu = p->device->gpu;
     void *host = NULL, *for_kernels = NULL;
-    int rc = iso_gpu_host_alloc(gpu, sizeof *p->host, &host, &for_kernels);
+    size_t bytes = sizeof *p->host + (size_t)ISO->n_pes * sizeof *ISOD_GONE(p->host);
+    int rc = iso_gpu_host_alloc(gpu, bytes, &host, &for_kernels);
     if (rc != 0)
         return rc;
     p->host = (struct isod_host *)host;
@@ -702,6 +729,7 @@ int iso_proxy_start(struct device *device)
     pthread_condattr_destroy(&clock);
     device->proxy = p;
     p->state->at_end.stop_kernels = iso_proxy_give_up;
+    p->state->at_end.lose_pe = lose_pe;
     p->state->above.drain_rings = drain_proxy;
     int rc = make_memory(p);
     if (rc == 0)

@@ -172,8 +172,10 @@ static void free_links(struct link **list)
 static void report_death(const struct link *link, int rc)
 {
     char sentence[512], who[192];
-    if (iso_job_has_reason())
+    if (iso_job_has_reason()) {
+        iso_job_lose_pe(link->pe);
         return;
+    }
     describe_process(link->pe, who);
     if (rc == -EBADMSG || rc == -EPROTO)
         snprintf(sentence, sizeof sentence, "a message from %s (%s) was changed or added on its way", who, link->name);

@@ -292,6 +292,14 @@ static void look_for_death(const struct wait *wait, bool ask)
 
 void iso_node_watch_now(const struct wait *wait) { look_for_death(wait, true); }
 
+void iso_node_watch_on(void)
+{
+    const struct state *self = ISO;
+    for (int i = 0; self->node != NULL && i < self->n_local; i++)
+        if (i != self->my_local && !iso_node_is_alive(i))
+            iso_job_lose_pe(self->local_pes[i]);
+}
+
 void iso_node_watch(const struct wait *wait)
 {
     struct state *self = ISO;

@@ -75,6 +75,8 @@ int iso_node_open(int local, int segment_index);
  * the node in 10 ms, or by this one now. iso_node_watch has no effect without the file, and where the job has ended. */
 void iso_node_watch(const struct wait *wait);
 void iso_node_watch_now(const struct wait *wait);
+/* The job is broken: iso_job_lose_pe for each local PE that is not in it any more. */
+void iso_node_watch_on(void);
 void iso_node_tell_exit(const struct end_cause *cause); /* the first cause stays */
 void iso_node_tell_left(uint32_t left_at);
 /* Is this local PE in the job and alive? */

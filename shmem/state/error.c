@@ -89,10 +89,20 @@ bool iso_job_claim(int pe, const char *sentence)
 
 void iso_job_tell(void) { tell_peers(&ISO->broken.cause); }
 
+void iso_job_lose_pe(int pe)
+{
+    if (ISO->at_end.lose_pe != NULL)
+        ISO->at_end.lose_pe(pe);
+}
+
 void iso_job_claimed(void)
 {
+    int pe = ISO->broken.cause.pe;
     __atomic_store_n(&ISO->broken.stage, 2, __ATOMIC_RELEASE);
-    stop_kernels();
+    if (pe >= 0 && pe != ISO->my_pe)
+        iso_job_lose_pe(pe);
+    else
+        stop_kernels();
 }
 
 void iso_job_mark(int pe, const char *sentence)

@@ -24,6 +24,7 @@ struct end_cause {
  * callable after it has stopped. NULL: nothing to do. */
 struct end_hooks {
     void (*stop_kernels)(void);                        /* proxy.c */
+    void (*lose_pe)(int pe);                           /* likewise: kernels learn that this PE is gone */
     void (*tell_peers)(const struct end_cause *cause); /* pe.c: they end or break at their next wait, or by SIGTERM soon */
     void (*record)(const char *why); /* pe.c: the last calls go to files, where SHMEM_FLIGHT asks for them */
     void (*hear)(const char *why);   /* likewise, where another PE has begun the end */
@@ -78,6 +79,8 @@ void iso_job_mark(int pe, const char *sentence);
  * on, and the job is broken from the second one on. false: there is a reason already. */
 bool iso_job_claim(int pe, const char *sentence);
 void iso_job_claimed(void);
+/* Another PE has died or left: kernels may look, and give up if the team does not mask it. */
+void iso_job_lose_pe(int pe);
 /* Tells all peers why the job is broken. The reason is claimed. */
 void iso_job_tell(void);
 /* The next life begins whole. */

@@ -37,11 +37,11 @@ struct hooks_above {
     int (*lock_holder)(const struct segment *segment, size_t offset); /* for reports: iso_lock_holder. Set by pe.c */
     void (*drain_rings)(const char *call); /* for fence and quiet, when a kernel has used a ring. Set by proxy.c */
     /* For teams, once a device has run. Set by handle.c. finish: before the team is destroyed, collective over it; no
-     * kernel of any member uses its memory when it returns. forget: when it is destroyed. set_timeout: slot.timeout_ns
-     * has changed, which kernels are told. */
+     * kernel of any member uses its memory when it returns. forget: when it is destroyed. tell_kernels:
+     * slot.timeout_ns or masks_deaths has changed. */
     void (*finish_team)(struct team *team, const char *call);
     void (*forget_team)(struct team *team);
-    void (*set_timeout)(const struct team *team);
+    void (*tell_kernels)(const struct team *team);
 };
 
 struct state {

@@ -3,6 +3,7 @@
  * teams that it belongs to. A handle is index and generation, so a destroyed or made-up handle is found out. */
 #include "agree.h"
 #include "../collectives.h"
+#include "../node/peer.h"
 #include "../transport/order.h"
 #include "slot.h"
 #include "../../bootstrap/log.h"
@@ -385,8 +386,39 @@ int pshmemx_team_set_timeout(shmem_team_t handle, double seconds)
     else if (seconds > 0 && seconds < 1e9) /* 30 years */
         timeout_ns = (uint64_t)(seconds * 1e9) + 1;
     __atomic_store_n(&team->slot.timeout_ns, timeout_ns, __ATOMIC_RELAXED);
-    if (ISO->above.set_timeout != NULL)
-        ISO->above.set_timeout(team);
+    if (ISO->above.tell_kernels != NULL)
+        ISO->above.tell_kernels(team);
+    return 0;
+}
+
+/* The network to other nodes ends with the first death, so a member there could not be reached afterwards. */
+static int other_node(const struct team *team)
+{
+    for (int i = 0; i < team->n_pes; i++)
+        if (!ISO->peers[team->world_of[i]].local)
+            return team->world_of[i];
+    return -1;
+}
+
+SHMEM_API(shmemx_team_mask_deaths, pshmemx_team_mask_deaths);
+int pshmemx_team_mask_deaths(shmem_team_t handle, int masks)
+{
+    if (iso_enter(__func__) != 0)
+        return 1;
+    struct team *team = iso_team_or_null(handle);
+    if (team == NULL)
+        return iso_refuse(__func__, "team %p is not a team of this PE", (void *)handle) != 0;
+    if (masks != 0 && masks != 1)
+        return iso_refuse(__func__, "masks is %d; allowed: 0, 1", masks) != 0;
+    if (masks == 1 && ISO->errors != SHMEMX_ERRORS_RETURN)
+        return iso_refuse(__func__, "the error mode of this PE is SHMEMX_ERRORS_ABORT, in which a death ends the job; "
+                                    "call shmemx_set_error_mode(SHMEMX_ERRORS_RETURN) before") != 0;
+    if (masks == 1 && other_node(team) >= 0)
+        return iso_refuse(__func__, "pe %d of the team is on another node, and the network to it ends with the first "
+                                    "death; make a team of the PEs of one node", other_node(team)) != 0;
+    __atomic_store_n(&team->masks_deaths, masks == 1, __ATOMIC_RELAXED);
+    if (ISO->above.tell_kernels != NULL)
+        ISO->above.tell_kernels(team);
     return 0;
 }
 

@@ -30,6 +30,7 @@ struct team {
     int *world_of;     /* [n_pes] */
     shmem_team_config_t config;
     struct slot slot;
+    bool masks_deaths; /* in kernels; atomic */
     uint64_t splits;   /* splits of this team so far; part of the key of a new slot */
     int contexts_made; /* live contexts of this team, to destroy with it */
     struct team *next_free; /* of a free place */

@@ -488,6 +488,8 @@ static int wrong(struct life *life)
     EXPECT(shmemx_team_malloc(SHMEM_TEAM_INVALID, 8, SHMEMX_HOST) == NULL, "shmemx_team_malloc: team ");
     EXPECT(shmemx_team_free(SHMEM_TEAM_INVALID, NULL) != 0, "shmemx_team_free: team ");
     EXPECT(shmemx_team_set_timeout(SHMEM_TEAM_INVALID, 1) != 0, "shmemx_team_set_timeout: team ");
+    EXPECT(shmemx_team_mask_deaths(SHMEM_TEAM_INVALID, 1) != 0, "shmemx_team_mask_deaths: team ");
+    EXPECT(shmemx_team_mask_deaths(SHMEM_TEAM_WORLD, 2) != 0, "masks is 2; allowed: 0, 1");
     EXPECT(shmemx_slot_prepare(SHMEM_TEAM_INVALID, 0, 0) != 0, "shmemx_slot_prepare: team ");
     EXPECT(shmemx_rendezvous(SHMEM_TEAM_INVALID, NULL, 0) != 0, "shmemx_rendezvous: team ");
     EXPECT(shmemx_barrier_on_stream(SHMEM_TEAM_INVALID, w.stream) != 0, "shmemx_barrier_on_stream: team ");
