@@ -132,7 +132,9 @@ struct isod_world {
     struct isod_host *host; /* the kernels' address of it */
     uint64_t deadline_ns;   /* of a wait, then it leaves a record; 0: never */
     uint64_t trace_ns;      /* likewise, and whenever that time has doubled: for SHMEM_TRACE; 0: never */
-    uint64_t records_used;  /* atomic: records handed out so far; < host->taken + ISOD_RECORDS, others are lost */
+    uint32_t records_used;  /* atomic: the lower half of the number of records handed out so far; less than
+                             * host->taken + ISOD_RECORDS, others are lost */
+    uint32_t spare;
     uint64_t ring_used;     /* atomic: 1 since a kernel has first posted to a ring */
     struct isod_ring *rings;
     struct isod_segment segments[ISOD_SEGMENTS];
@@ -175,7 +177,8 @@ struct isod_team {
     uint64_t deadline_ns; /* of a wait; 0: as the world's; ISOD_DEADLINE_NEVER: it leaves no record */
     uint64_t name;        /* bit 63, and team and slot as isod_name_team and isod_name_slot find them */
     uint64_t masks;       /* 1: the death of a PE stops collectives only (shmemx_team_mask_deaths) */
-    uint64_t pad[4];
+    struct isod_world *world;
+    uint64_t pad[3];
     uint64_t status; /* ISOD_STATUS_; sticky until the collective reset */
     uint64_t alone[15];
     /* struct isod_lane [lanes] follows */

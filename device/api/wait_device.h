@@ -67,26 +67,26 @@ PRIM_FN uint64_t isod_peek(int word, const void *addr)
 /* Sticky; pairs with the store of isod_wait_look. */
 PRIM_FN bool isod_is_dead(shmemd_t h) { return prim_load_lazy_u64(&h.team->status) == ISOD_STATUS_GAVE_UP; }
 
-/* The number of a record, or ISOD_NO_RECORD: the host has not taken the earlier ones yet. */
-#define ISOD_NO_RECORD (~(uint64_t)0)
-PRIM_FN uint64_t isod_record_take(struct isod_world *world)
+/* The place of a record, or ISOD_NO_RECORD: the host has not taken the earlier ones yet. */
+#define ISOD_NO_RECORD (~(uint32_t)0)
+PRIM_FN uint32_t isod_record_take(struct isod_world *world)
 {
-    uint64_t index, seen = prim_load_relaxed_u64(&world->records_used);
+    uint32_t index, seen = prim_load_relaxed_u32(&world->records_used);
     do {
         index = seen;
         /* Acquire: the host has read what stood there before it counted it as taken. */
-        if (index >= prim_load_acquire_u64(&world->host->taken) + ISOD_RECORDS)
+        if (index - (uint32_t)prim_load_acquire_u64(&world->host->taken) >= ISOD_RECORDS)
             return ISOD_NO_RECORD;
-        seen = prim_cas_u64(&world->records_used, index, index + 1);
+        seen = prim_cas_u32(&world->records_used, index, index + 1);
     } while (seen != index);
-    return index;
+    return index % ISOD_RECORDS;
 }
 
 /* The fields, then the state: pairs with the acquire load of the host's progress thread. Of r: call, pe, addr,
  * expected, seen, waited_ns. */
 PRIM_FN void isod_record_leave(struct isod_origin at, struct isod_record r, uint64_t state)
 {
-    uint64_t index = isod_record_take(at.world);
+    const uint32_t index = isod_record_take(at.world);
     if (index == ISOD_NO_RECORD)
         return;
     r.team = at.team->team;
@@ -94,7 +94,7 @@ PRIM_FN void isod_record_leave(struct isod_origin at, struct isod_record r, uint
     r.block = prim_block_index();
     r.thread = prim_rank(prim_group_block());
     const uint64_t *from = (const uint64_t *)(const void *)&r;
-    uint64_t *to = (uint64_t *)(void *)&at.world->host->records[index % ISOD_RECORDS];
+    uint64_t *to = (uint64_t *)(void *)&at.world->host->records[index];
     for (int i = 1; i < (int)(sizeof(r) / 8); i++) /* the first word is the state */
         prim_store_relaxed_u64(&to[i], from[i]);
     prim_fence_before_signal();
@@ -158,18 +158,25 @@ struct isod_waiting {
     uint32_t reported; /* 2: has given up; else bit 0: has left a record, above bit 1: how often it was traced */
 };
 
-PRIM_COLD_FN struct isod_waiting isod_wait_look(struct isod_origin at, struct isod_waiting w, struct isod_waited who,
-                                                const void *addr, uint64_t expected, uint64_t seen)
+/* What isod_look_at needs of it. That call is in every kernel that waits, at the end of a chain of calls whose registers
+ * add up, so it gets as little as it can do with. */
+struct isod_looked {
+    uint64_t since_ns;
+    uint32_t reported;
+};
+PRIM_COLD_FN struct isod_looked isod_look_at(struct isod_team *team, struct isod_looked w, struct isod_waited who,
+                                             const void *addr, uint64_t expected, uint64_t seen)
 {
-    uint64_t now = prim_clock_ns(), own = at.team->deadline_ns, deadline = own != 0 ? own : at.world->deadline_ns;
+    const struct isod_origin at = {team->world, team};
     bool stop = isod_stops(at, who);
     /* One thread tells the host: records of all threads of a grid, one behind the other, would take a second. Of a
      * death that the team masks only collectives tell, which cannot go on. */
-    if (stop && (prim_load_relaxed_u64(&at.team->status) != ISOD_STATUS_GOOD ||
+    if (stop && (prim_load_relaxed_u64(&team->status) != ISOD_STATUS_GOOD ||
                  (isod_outlives(at) && !isod_is_collective(who)))) {
         w.reported = 2;
         return w;
     }
+    uint64_t now = prim_clock_ns(), own = team->deadline_ns, deadline = own != 0 ? own : at.world->deadline_ns;
     if (w.since_ns == 0)
         w.since_ns = now;
     bool late = deadline != 0 && now - w.since_ns > deadline && (w.reported & 3) == 0;
@@ -186,6 +193,15 @@ PRIM_COLD_FN struct isod_waiting isod_wait_look(struct isod_origin at, struct is
     if (stop)
         isod_handle_give_up(at);
     isod_record_leave(at, r, stop ? ISOD_RECORD_GAVE_UP : late ? ISOD_RECORD_LATE : ISOD_RECORD_TRACE);
+    return w;
+}
+PRIM_FN struct isod_waiting isod_wait_look(struct isod_origin at, struct isod_waiting w, struct isod_waited who,
+                                           const void *addr, uint64_t expected, uint64_t seen)
+{
+    struct isod_looked l = {w.since_ns, w.reported};
+    l = isod_look_at(at.team, l, who, addr, expected, seen);
+    w.since_ns = l.since_ns;
+    w.reported = l.reported;
     return w;
 }
 

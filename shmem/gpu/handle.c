@@ -322,6 +322,7 @@ static int write_image(struct device *d, struct handle *h, const struct handle_m
     h->image.inbox_bytes = inbox_bytes_of(h->team->n_pes);
     h->image.team = iso_handle_team_number(h->team);
     h->image.deadline_ns = __atomic_load_n(&h->team->slot.timeout_ns, __ATOMIC_RELAXED);
+    h->image.world = d->handles->world;
     h->image.masks = masks_deaths(h);
     h->image.slot = iso_slot_of_users(h->slot);
     h->image.name = isod_name_of(h->image.team, h->image.slot);

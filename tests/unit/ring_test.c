@@ -250,6 +250,7 @@ static void lay_out(void)
     bench.world.segments[0].base = (char *)&bench.here;
     bench.world.segments[0].len = sizeof(bench.here);
     bench.team.n_pes = 2;
+    bench.team.world = &bench.world;
     for (unsigned i = 0; i < RINGS; i++) {
         struct isod_ring *r = &bench.rings[i];
         struct ring_memory *m = &bench.memory[i];
