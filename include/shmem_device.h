@@ -429,89 +429,35 @@ SHMEM_EXT_TYPES(SHMEMD_AMO_EXT, )
     }
 SHMEM_STD_TYPES(SHMEMD_AMO_STD, )
 
-/* add and fetch_add of float and double: a loop of compare_swap, so both return after the addition. They compose with
- * the other atomics of the word. Additions of several PEs happen in any order, so the last bits of a sum may differ. */
-#define SHMEMD_AMO_REAL(NAME, TYPE)                                                                   \
-    PRIM_FN TYPE shmemd_##NAME##_atomic_fetch_add(shmemd_t h, TYPE *dest, TYPE value, int pe)         \
-    {                                                                                                 \
-        SHMEMD_CHECK_PE;                                                                              \
-        uint64_t seen = isod_amo(h, isod_op_fetch(ISOD_AMO_FETCH, 0, sizeof(value)), dest, pe);       \
-        for (;;) {                                                                                    \
-            TYPE old, sum;                                                                            \
-            isod_unbits(&old, seen, sizeof(old));                                                     \
-            sum = old + value;                                                                        \
-            struct isod_word_op o = isod_op_compare(seen, isod_bits(&sum, sizeof(sum)), sizeof(sum)); \
-            const uint64_t now = isod_amo(h, o, dest, pe);                                            \
-            if (now == seen)                                                                          \
-                return old;                                                                           \
-            seen = now;                                                                               \
-        }                                                                                             \
-    }                                                                                                 \
-    PRIM_FN void shmemd_##NAME##_atomic_add(shmemd_t h, TYPE *dest, TYPE value, int pe)               \
-    {                                                                                                 \
-        (void)shmemd_##NAME##_atomic_fetch_add(h, dest, value, pe);                                   \
-    }
-SHMEMD_AMO_REAL(float, float)
-SHMEMD_AMO_REAL(double, double)
-
-/* The same of a half and of a bfloat16: added as float and rounded to the nearest. They are exchanged with the aligned 4
- * bytes around them, so the neighbour in these is written by atomics only, too. */
-#define SHMEMD_AMO_HALF(NAME)                                                                                       \
-    PRIM_FN shmemd_##NAME##_t shmemd_##NAME##_atomic_fetch_add(shmemd_t h, shmemd_##NAME##_t *dest,                 \
-                                                               shmemd_##NAME##_t value, int pe)                     \
-    {                                                                                                               \
-        SHMEMD_CHECK_PE;                                                                                            \
-        const unsigned upper = (unsigned)((uintptr_t)dest & 2);                                                     \
-        const void *word = (const char *)dest - upper;                                                              \
-        uint64_t seen = isod_amo(h, isod_op_fetch(ISOD_AMO_FETCH, 0, 4), word, pe);                                 \
-        for (;;) {                                                                                                  \
-            shmemd_##NAME##_t old = {(uint16_t)(seen >> upper * 8)}, sum;                                           \
-            sum = shmemd_##NAME##_from_float(shmemd_##NAME##_to_float(old) + shmemd_##NAME##_to_float(value));      \
-            const uint64_t wanted = (seen & ~((uint64_t)0xffff << upper * 8)) | (uint64_t)sum.bits << upper * 8;    \
-            const uint64_t now = isod_amo(h, isod_op_compare(seen, wanted, 4), word, pe);                           \
-            if (now == seen)                                                                                        \
-                return old;                                                                                         \
-            seen = now;                                                                                             \
-        }                                                                                                           \
-    }                                                                                                               \
-    PRIM_FN void shmemd_##NAME##_atomic_add(shmemd_t h, shmemd_##NAME##_t *dest, shmemd_##NAME##_t value, int pe)   \
-    {                                                                                                               \
-        (void)shmemd_##NAME##_atomic_fetch_add(h, dest, value, pe);                                                 \
-    }
-SHMEMD_AMO_HALF(half)
-SHMEMD_AMO_HALF(bfloat16)
-
-/* The same of two of them that are one word of 4 bytes, aligned to 4: both are added at once. */
+/* add and fetch_add of floats: a loop of compare_swap, so both return after the addition. They compose with the other
+ * atomics of the word. Additions of several PEs happen in any order, so the last bits of a sum may differ. A half and a
+ * bfloat16 are added as float and rounded to the nearest. They are exchanged with the aligned 4 bytes around them, so the
+ * neighbour in these is written by atomics only, too. Two of them that are one word of 4 bytes, aligned to 4, are both
+ * added at once. */
 typedef struct {
     shmemd_half_t x, y; /* x has the lower address */
 } __attribute__((aligned(4))) shmemd_half2_t;
 typedef struct {
     shmemd_bfloat16_t x, y;
 } __attribute__((aligned(4))) shmemd_bfloat162_t;
-#define SHMEMD_AMO_PAIR(NAME)                                                                                         \
-    PRIM_FN shmemd_##NAME##2_t shmemd_##NAME##2_atomic_fetch_add(shmemd_t h, shmemd_##NAME##2_t * dest,               \
-                                                                 shmemd_##NAME##2_t value, int pe)                    \
-    {                                                                                                                 \
-        SHMEMD_CHECK_PE;                                                                                              \
-        uint64_t seen = isod_amo(h, isod_op_fetch(ISOD_AMO_FETCH, 0, sizeof(value)), dest, pe);                       \
-        for (;;) {                                                                                                    \
-            shmemd_##NAME##2_t old, sum;                                                                              \
-            isod_unbits(&old, seen, sizeof(old));                                                                     \
-            sum.x = shmemd_##NAME##_from_float(shmemd_##NAME##_to_float(old.x) + shmemd_##NAME##_to_float(value.x)); \
-            sum.y = shmemd_##NAME##_from_float(shmemd_##NAME##_to_float(old.y) + shmemd_##NAME##_to_float(value.y)); \
-            struct isod_word_op o = isod_op_compare(seen, isod_bits(&sum, sizeof(sum)), sizeof(sum));                 \
-            const uint64_t now = isod_amo(h, o, dest, pe);                                                            \
-            if (now == seen)                                                                                          \
-                return old;                                                                                           \
-            seen = now;                                                                                               \
-        }                                                                                                             \
-    }                                                                                                                 \
-    PRIM_FN void shmemd_##NAME##2_atomic_add(shmemd_t h, shmemd_##NAME##2_t * dest, shmemd_##NAME##2_t value, int pe) \
-    {                                                                                                                 \
-        (void)shmemd_##NAME##2_atomic_fetch_add(h, dest, value, pe);                                                  \
+#define SHMEMD_AMO_REAL(NAME, TYPE, REAL)                                                           \
+    PRIM_FN TYPE shmemd_##NAME##_atomic_fetch_add(shmemd_t h, TYPE *dest, TYPE value, int pe)       \
+    {                                                                                               \
+        SHMEMD_CHECK_PE;                                                                            \
+        const struct isod_addend a = {isod_bits(&value, sizeof(value)), sizeof(value), REAL};       \
+        isod_unbits(&value, isod_amo_add(h, a, dest, pe), sizeof(value));                           \
+        return value;                                                                               \
+    }                                                                                               \
+    PRIM_FN void shmemd_##NAME##_atomic_add(shmemd_t h, TYPE *dest, TYPE value, int pe)             \
+    {                                                                                               \
+        (void)shmemd_##NAME##_atomic_fetch_add(h, dest, value, pe);                                 \
     }
-SHMEMD_AMO_PAIR(half)
-SHMEMD_AMO_PAIR(bfloat16)
+SHMEMD_AMO_REAL(float, float, ISOD_FLOAT)
+SHMEMD_AMO_REAL(double, double, ISOD_DOUBLE)
+SHMEMD_AMO_REAL(half, shmemd_half_t, ISOD_HALF)
+SHMEMD_AMO_REAL(bfloat16, shmemd_bfloat16_t, ISOD_BFLOAT16)
+SHMEMD_AMO_REAL(half2, shmemd_half2_t, ISOD_HALF)
+SHMEMD_AMO_REAL(bfloat162, shmemd_bfloat162_t, ISOD_BFLOAT16)
 
 #define SHMEMD_AMO_BIT(NAME, TYPE, ...)                             \
     SHMEMD_AMO_FETCH_OP(NAME, TYPE, atomic_fetch_and, ISOD_AMO_AND) \

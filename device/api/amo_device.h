@@ -2,10 +2,11 @@
 /* Atomics of kernels on words of 4 and 8 bytes, as bits: by the processor's own system-scope atomics where there is a
  * pointer, else by the ring, where the host that owns the word's memory does it. `op` and `bytes` are constants
  * wherever this is inlined. Order: fetch acquires, swap and the fetch-ops do where the target does it for nothing; else
- * by fence. Includes: rma_device.h. Used by include/shmem_device.h, signal_device.h. */
+ * by fence. Includes: half_device.h, rma_device.h. Used by include/shmem_device.h, signal_device.h. */
 #ifndef ISO_AMO_DEVICE_H
 #define ISO_AMO_DEVICE_H
 
+#include "half_device.h"
 #include "rma_device.h"
 
 struct isod_word_op {
@@ -98,6 +99,53 @@ PRIM_FN struct isod_word_op isod_op_compare(uint64_t compare, uint64_t value, si
     struct isod_word_op o = isod_op_fetch(ISOD_AMO_CSWAP, value, bytes);
     o.compare = isod_bits_of(compare, bytes);
     return o;
+}
+
+/* ---- sums of floats: a loop of compare_swap ---- */
+
+enum isod_real { ISOD_FLOAT, ISOD_DOUBLE, ISOD_HALF, ISOD_BFLOAT16 };
+struct isod_addend {
+    uint64_t bits;
+    uint32_t bytes; /* 2: of one half; 4 of halves: of two */
+    enum isod_real type;
+};
+
+PRIM_FN uint64_t isod_real_sum(enum isod_real type, uint64_t a, uint64_t b)
+{
+    if (type == ISOD_DOUBLE) {
+        double x, y;
+        isod_unbits(&x, a, 8);
+        isod_unbits(&y, b, 8);
+        x += y;
+        return isod_bits(&x, 8);
+    }
+    if (type == ISOD_FLOAT)
+        return isod_float_bits(isod_float_of_bits((uint32_t)a) + isod_float_of_bits((uint32_t)b));
+    const uint16_t x = (uint16_t)a, y = (uint16_t)b;
+    return type == ISOD_HALF ? isod_half_from_float(isod_half_to_float(x) + isod_half_to_float(y))
+                             : isod_bfloat16_from_float(isod_bfloat16_to_float(x) + isod_bfloat16_to_float(y));
+}
+/* The low 16 bits and those above them; a half alone leaves the others of its word as they are. */
+PRIM_FN uint64_t isod_halves_sum(struct isod_addend a, uint64_t word, unsigned at)
+{
+    if (a.bytes == 4)
+        return isod_real_sum(a.type, word, a.bits) | isod_real_sum(a.type, word >> 16, a.bits >> 16) << 16;
+    return (word & ~((uint64_t)0xffff << at)) | isod_real_sum(a.type, word >> at, a.bits) << at;
+}
+/* Returns the bits that were there. A half alone is exchanged with the aligned word around it. */
+PRIM_FN uint64_t isod_amo_add(shmemd_t h, struct isod_addend a, void *dest, int pe)
+{
+    const size_t bytes = a.type == ISOD_DOUBLE ? 8 : 4;
+    const unsigned upper = a.bytes == 2 ? (unsigned)((uintptr_t)dest & 2) : 0;
+    const void *word = (const char *)dest - upper;
+    uint64_t seen, now = isod_amo(h, isod_op_fetch(ISOD_AMO_FETCH, 0, bytes), word, pe);
+    do {
+        seen = now;
+        const uint64_t sum = a.type == ISOD_FLOAT || a.type == ISOD_DOUBLE ? isod_real_sum(a.type, seen, a.bits)
+                                                                           : isod_halves_sum(a, seen, 8 * upper);
+        now = isod_amo(h, isod_op_compare(seen, sum, bytes), word, pe);
+    } while (now != seen);
+    return seen >> 8 * upper;
 }
 
 #endif
