@@ -4,7 +4,7 @@
 #ifndef ISO_LAUNCH_HPP
 #define ISO_LAUNCH_HPP
 
-#include "../../include/shmemx.h"
+#include "../../include/shmemx_launch.h"
 
 #include <stdint.h>
 

@@ -4,11 +4,12 @@ follow it, up to the next comment. What comes out are pages; man.py and html.py 
 import re
 import subprocess
 
-HEADERS = ("shmem.h", "shmemx.h", "shmemx_coll.h", "shmem_device.h", "shmem_device_coll.h", "shmem_device_local.h")
-INCLUDED = dict(zip(HEADERS, ("shmem.h", "shmemx.h", "shmemx.h") + 3 * ("shmem_device.h",))) # by programs
+HEADERS = ("shmem.h", "shmemx.h", "shmemx_launch.h", "shmemx_coll.h", "shmem_device.h", "shmem_device_coll.h",
+           "shmem_device_local.h")
+INCLUDED = dict(zip(HEADERS, ("shmem.h",) + 3 * ("shmemx.h",) + 3 * ("shmem_device.h",))) # by programs
 INTROS = (("intro_shmem", "OpenSHMEM 1.6, host interface", HEADERS[:1]),
-          ("intro_shmemx", "extensions to OpenSHMEM, host part and streams", HEADERS[1:3]),
-          ("intro_shmemd", "OpenSHMEM inside kernels", HEADERS[3:] + ("shmem_device.hpp",)))
+          ("intro_shmemx", "extensions to OpenSHMEM, host part and streams", HEADERS[1:4]),
+          ("intro_shmemd", "OpenSHMEM inside kernels", HEADERS[4:] + ("shmem_device.hpp",)))
 PUBLIC = re.compile(r"^(shmem|shmemx|shmemd)_(?!cpu_)\w+$|^(start_pes|_my_pe|_num_pes|sh(malloc|memalign|realloc|free))$")
 CONSTANT = re.compile(r"^_?(SHMEMX?D?|ISOMER)_[A-Z0-9_]+$")
 VALUE = re.compile(r'^[-({"\d]|^_?SHMEMX?_[A-Z_0-9]+$|^PRIM_|^extern ')

@@ -126,7 +126,7 @@ expect_message " debug: " "SHMEM_DEBUG without SHMEM_LOG"
 job 10 env SHMEM_DEBUG=1 SHMEM_LOG=warn "$launched" ranks 1
 expect_ranks 1 "SHMEM_DEBUG with SHMEM_LOG=warn"
 expect_no_message " debug: " "SHMEM_DEBUG with SHMEM_LOG=warn"
-for name in $(grep -ohE '\bshmemx_[a-z0-9_]+\(' "$here/../../include/shmemx.h" "$here/../../include/shmemx_coll.h" | sort -u); do
+for name in $(grep -ohE '\bshmemx_[a-z0-9_]+\(' "$here"/../../include/shmemx*.h | sort -u); do
     grep -qwF -- "${name%(}" "$here/calls_return.c" || fail "calls_return.c has no call of ${name%(}"
 done
 finish

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # The library exports every name of symbols.txt as a weak symbol, its pshmem_ form as a strong one at the same address,
-# likewise the extensions that shmemx.h and shmemx_coll.h declare, and nothing else; the headers declare all of these
+# likewise the extensions that shmemx.h and its two parts declare, and nothing else; the headers declare all of these
 # names.
 # usage: symbols.sh LIBRARY.so COMPILER INCLUDE_DIR
 set -u
@@ -28,7 +28,7 @@ nm -D --defined-only "$library" | awk '$2 != "A"' | sed 's/@.*//' >"$dir/nm" || 
 awk '{print $3}' "$dir/nm" | sort >"$dir/exported"
 {
     cat "$list"
-    grep -oE '\bshmemx_[a-z0-9_]+\(' "$include/shmemx.h" | tr -d '('
+    grep -ohE '\bshmemx_[a-z0-9_]+\(' "$include/shmemx.h" "$include/shmemx_launch.h" | tr -d '('
     # The others of shmemx_coll.h are inline.
     sed -nE 's/^(int|size_t) (shmemx_[a-z0-9_]+)\(.*/\2/p' "$include/shmemx_coll.h"
 } | sort -u >"$dir/names"
@@ -56,7 +56,7 @@ nm -D --defined-only "$library" | awk '$2 != "A" && $3 !~ /@@ISOMER_[0-9.]+$/ { 
 expect "without a version" "$dir/no_version"
 
 # Bindings of other languages learn the size of each public struct.
-sed -nE 's/^\} (shmemx?_[a-z_]+_t);.*/\1/p' "$include/shmem.h" "$include/shmemx.h" "$include/shmemx_coll.h" >"$dir/structs"
+sed -nE 's/^\} (shmemx?_[a-z_]+_t);.*/\1/p' "$include"/shmem.h "$include"/shmemx*.h >"$dir/structs"
 {
     printf '#include <shmemx.h>\n#include <stdio.h>\nint main(void)\n{\n'
     sed 's/.*/if (shmemx_struct_bytes("&") != sizeof(&)) puts("&");/' "$dir/structs"
