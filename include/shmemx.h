@@ -325,6 +325,26 @@ typedef struct {
  * A null info is refused with a sentence. */
 int shmemx_address_info(const void *addr, shmemx_address_info_t *info);
 
+/* Memory of the library on this PE, of one kind, in bytes by what it is for. What a member has written at another one
+ * counts there. Of host memory that is mapped and was never touched, nothing counts. */
+typedef struct {
+    /* Of the team. */
+    size_t slot_bytes;  /* its sequence of collectives; of the device those of its handles and calls on streams */
+    size_t stage_bytes; /* data on the way; of the device that of copy engines, which is in local_bytes, too */
+    size_t pair_bytes;  /* of sends and receives on streams */
+    /* Of the whole job. */
+    size_t heap_bytes;  /* objects of shmem_malloc, shmemx_malloc and their like */
+    size_t local_bytes; /* objects of shmemx_local_malloc */
+    size_t team_bytes;  /* objects of shmemx_team_malloc, of all teams */
+    size_t ring_bytes;  /* rings by which kernels reach the host; in neither heap */
+    size_t held_bytes;  /* physical memory behind the three above, of the device behind all slots, too; on the CPU device
+                           what is in use of that; 0 while shmemx_suspend has lent it back */
+} shmemx_memory_stats_t;
+/* Fills *stats for a team and a kind of memory, SHMEMX_HOST or SHMEMX_DEVICE; of a device that has not started, all is
+ * zero. Not collective; any thread. 0; nonzero after a sentence: team is not a team of this PE, kind is neither of the
+ * two, stats is a null pointer, or the system does not tell. */
+int shmemx_memory_stats(shmem_team_t team, int kind, shmemx_memory_stats_t *stats);
+
 /* ---- handles: arguments of every call in a kernel, see shmem_device.h ---- */
 
 struct shmemd_handle; /* shmemd_t is complete in shmem_device.h, which includes this file */

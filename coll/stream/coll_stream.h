@@ -272,6 +272,7 @@ int iso_pairs_enqueue(const struct pair_call **calls, size_t n);
 int iso_pairs_start(struct device *d); /* with the device: 0 or -errno */
 void iso_pairs_stop(struct device *d); /* also when it was not started */
 bool iso_pairs_has_team(const struct team *team);
+size_t iso_pairs_bytes(struct device *d, const struct team *team); /* of slot memory */
 void iso_pairs_forget_team(struct device *d, const struct team *team); /* as iso_coll_streams_forget_team */
 void iso_pairs_reset(struct device *d, const struct team *team);
 /* device->lock is held. No capture goes on in the stream. True: some pair's last call is in it. */
@@ -283,6 +284,7 @@ void iso_pairs_move_stream(struct device *d, gpu_stream stream, gpu_stream to);
 int iso_coll_streams_start(struct device *device); /* 0, or -errno after a sentence */
 
 void iso_coll_streams_reset(const struct team *team, int slot);
+void iso_coll_streams_memory(const struct team *team, size_t *stages, size_t *pairs);
 void iso_coll_streams_forget_team(const struct team *team);
 void iso_coll_streams_forget_stream(gpu_stream stream);
 void iso_coll_streams_watch(const uint64_t *abort);

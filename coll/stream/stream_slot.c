@@ -317,6 +317,20 @@ void iso_coll_streams_forget_stream(gpu_stream stream)
     pthread_mutex_unlock(&s->order);
 }
 
+void iso_coll_streams_memory(const struct team *team, size_t *stages, size_t *pairs)
+{
+    struct device *d = ISO->device;
+    const struct streams *s = iso_streams_of(d);
+    *stages = 0;
+    *pairs = iso_pairs_bytes(d, team);
+    pthread_mutex_lock(&d->lock);
+    for (int i = 0; s != NULL && i < SLOT_LISTS; i++)
+        for (const struct stream_slot *slot = s->lists[i]; slot != NULL; slot = slot->next)
+            if (slot->team == team && slot->stage.range != NULL)
+                *stages += slot->stage.range->bytes;
+    pthread_mutex_unlock(&d->lock);
+}
+
 /* NULL: slots of all teams. */
 void iso_coll_streams_forget_team(const struct team *team)
 {

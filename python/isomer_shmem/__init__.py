@@ -30,13 +30,13 @@ if _dist is not None and _dist.is_available():
 
     _environment.prepare_hip()
     _environment.take_ranks()
-    from .memory import (Handle, Place, barrier, empty, fetch, free, get, peer, place, put, put_signal, quiet, resume,
-                         signal, suspend, synchronize, wait, zeros)
+    from .memory import (Handle, Place, barrier, empty, fetch, free, get, memory_stats, peer, place, put, put_signal,
+                         quiet, resume, signal, suspend, synchronize, wait, zeros)
     from .pg import IsomerGroup, background, prepare, register, shrink
     from .pool import mem_pool
     from .window import Window, new_window
 
     __all__ += ["Handle", "IsomerGroup", "Place", "Window", "background", "barrier", "empty", "fetch", "free", "get",
-                "mem_pool", "new_window", "peer", "place", "prepare", "put", "put_signal", "quiet", "register",
-                "resume", "shrink", "signal", "suspend", "synchronize", "wait", "zeros"]
+                "mem_pool", "memory_stats", "new_window", "peer", "place", "prepare", "put", "put_signal", "quiet",
+                "register", "resume", "shrink", "signal", "suspend", "synchronize", "wait", "zeros"]
     register()

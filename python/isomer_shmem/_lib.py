@@ -87,10 +87,15 @@ class AddressInfo(ctypes.Structure):
                 ("object_bytes", c_size_t)]
 
 
+class MemoryStats(ctypes.Structure):
+    _fields_ = [(f"{what}_bytes", c_size_t)
+                for what in ("slot", "stage", "pair", "heap", "local", "team", "ring", "held")]
+
+
 STRUCTS = {"shmemx_uniqueid_t": UniqueId, "shmemx_init_attr_t": InitAttr, "shmemx_coll_t": Coll,
            "shmemx_host_blocks_t": HostBlocks, "shmemx_splits_t": Splits, "shmemx_rms_norm_t": RmsNorm,
            "shmemx_device_error_t": DeviceError,
-           "shmemx_address_info_t": AddressInfo}
+           "shmemx_address_info_t": AddressInfo, "shmemx_memory_stats_t": MemoryStats}
 
 # name: (result, arguments). A shmemx_coll_t goes by its address, which ctypes passes on faster than a pointer.
 CALLS = {
@@ -102,6 +107,7 @@ CALLS = {
     "shmemx_device_init": (c_int, []),
     "shmemx_suspend": (c_int, [c_int]),
     "shmemx_resume": (c_int, []),
+    "shmemx_memory_stats": (c_int, [c_void_p, c_int, POINTER(MemoryStats)]),
     "shmemx_device_text": (c_size_t, [c_char_p, c_size_t]),
     "shmemx_break": (c_int, [c_char_p]),
     "shmemx_status": (c_int, [c_void_p, c_int, POINTER(DeviceError)]),

@@ -36,12 +36,12 @@ class Pairs:
 
     def __init__(self, world, pes, tag):
         self.world, self.pes, self.tag = world, pes, tag
-        self.me, n = pes.index(world.pe), len(pes)
+        self.me = pes.index(world.pe)
         self.channels, self.counts = {}, {}  # by (from, to, tag)
         self.lock = threading.Lock()
         self.rings = {}  # of the file pool: by bytes
         self.at_one_place, self.has_room = set(), True  # the addresses of the rings' buffers; False: no more of these
-        nbytes = 2 * n * TAGS * WORD
+        nbytes = self.nbytes()[0]
         own = world.check_address(world.lib.shmemx_local_malloc(nbytes, _lib.HOST_MEMORY))
         memset(own, 0, nbytes)
         world.own_word = world.own_word or own
@@ -54,6 +54,10 @@ class Pairs:
     def _address(self, pe, place):
         """None where loads and stores do not reach it."""
         return self.world.lib.shmem_ptr(self.world.lib.shmemx_at_offset(pe, place), pe)
+
+    def nbytes(self):
+        """(of the words, of the channels' rings)"""
+        return 2 * len(self.pes) * TAGS * WORD, len(self.channels) * (DATA_AT + SHORT_BYTES)
 
     def meet(self, places):
         """Takes the places that the members have told."""

@@ -430,6 +430,29 @@ def resume():
     world.check(world.lib.shmemx_resume())
 
 
+def memory_stats(group=None):
+    """What the library's memory on this rank is for, in bytes: a dict with "PURPOSE_bytes.KIND.current" for the kinds
+    "host" and "device". Of the group: slot (its sequences of collectives), stage (data on the way), pair (sends and
+    receives), ring (short messages between its ranks on the host), symmetric (tensors that are alive), and group, the
+    sum of these five. Of the job: allocated (all tensors and buffers), reserved (the physical memory behind them, none
+    after suspend()). A page of the host counts from its first use on. Not collective."""
+    mine = group_of(group)
+    lease, lib = mine.lease, mine.lease.world.lib
+    lease.world.check_usable()
+    stats, words, rings = {}, *lease.pairs.nbytes()
+    for name, kind in (("host", _lib.HOST_MEMORY), ("device", _lib.DEVICE_MEMORY)):
+        told, is_host = _lib.MemoryStats(), kind == _lib.HOST_MEMORY
+        lease.world.check(lib.shmemx_memory_stats(lease.team, kind, byref(told)))
+        of_group = {"slot": told.slot_bytes, "stage": told.stage_bytes,
+                    "pair": told.pair_bytes + (words if is_host else 0), "ring": rings if is_host else 0,
+                    "symmetric": sum(block.nbytes for block in list(_blocks.values())
+                                     if block.group is mine and block.kind == kind)}
+        of_job = {"group": sum(of_group.values()), "allocated": told.heap_bytes + told.local_bytes + told.team_bytes,
+                  "reserved": told.held_bytes}
+        stats.update((f"{what}_bytes.{name}.current", nbytes) for what, nbytes in {**of_group, **of_job}.items())
+    return stats
+
+
 class Handle:
     """A shmemd_t for kernels of a (group, slot): `address` of the struct, `nbytes` of it. Lives as long as the job."""
 

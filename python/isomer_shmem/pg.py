@@ -401,6 +401,11 @@ class IsomerGroup(ProcessGroup):
         from .window import Window
         return Window(self, tensor)
 
+    def memory_stats(self):
+        """isomer_shmem.memory_stats."""
+        from .memory import memory_stats
+        return memory_stats(self)
+
     # ---- the end ----
 
     def set_timeout(self, timeout):

@@ -186,6 +186,50 @@ def lent_back():
     dist.barrier()
 
 
+def counted():
+    """What a group costs: the table of docs/pytorch.md."""
+    me, n = dist.get_rank(), dist.get_world_size()
+    groups = [dist.new_group(list(range(n))) for _ in range(3)]
+    dist.barrier()
+    before = iso.memory_stats(groups[0])
+    dist.barrier()  # a member that goes on sends to this one
+    idle = {key: nbytes for key, nbytes in before.items()
+            if key.split("_")[0] not in ("allocated", "reserved") and nbytes}
+    assert idle == {"pair_bytes.host.current": 128 * n, "group_bytes.host.current": 128 * n}
+    front, stages = -(-(256 + 512 * n) // 4096) * 4096 + 8192, 16384 * n
+    for length in (3, 100_000):
+        dist.all_reduce(torch.ones(length), group=groups[0])
+        stats = iso.memory_stats(groups[0])
+        assert 4096 <= stats["slot_bytes.host.current"] <= front and 4096 <= stats["stage_bytes.host.current"] <= stages
+    if me < 2:
+        (dist.send if me == 0 else dist.recv)(torch.ones(3), 1 - me, group=groups[1])
+    assert iso.memory_stats(groups[1])["ring_bytes.host.current"] == (262_656 if me < 2 else 0)
+    tensor = iso.zeros(4 << 20, dtype=torch.uint8, group=groups[2])
+    stats = iso.memory_stats(groups[2])
+    assert stats["symmetric_bytes.host.current"] == 4 << 20 <= stats["reserved_bytes.host.current"]
+    assert stats["allocated_bytes.host.current"] - before["allocated_bytes.host.current"] >= 4 << 20
+    assert stats["group_bytes.host.current"] == sum(nbytes for key, nbytes in stats.items() if ".host." in key and
+                                                    key.split("_")[0] in ("slot", "stage", "pair", "ring", "symmetric"))
+    assert not any(nbytes for key, nbytes in stats.items() if ".device." in key)
+    iso.free(tensor)
+    assert iso.memory_stats(groups[2])["symmetric_bytes.host.current"] == 0
+    iso.prepare()
+    handle, tensor = iso.Handle(groups[2]), iso.zeros(1000, for_kernels=True, group=groups[2])
+    stats = iso.memory_stats(groups[2])
+    assert stats["slot_bytes.device.current"] > 0 and stats["symmetric_bytes.device.current"] == 4000
+    assert stats["reserved_bytes.device.current"] >= stats["slot_bytes.device.current"] + 4000
+    assert iso.memory_stats(groups[1])["group_bytes.device.current"] == 0
+    iso.suspend()
+    assert iso.memory_stats(groups[2])["reserved_bytes.device.current"] == 0
+    iso.resume()
+    assert groups[2].memory_stats() == stats
+    del handle
+
+
+def test_memory_is_counted_by_purpose(ranks):
+    ranks(3, counted)
+
+
 def test_memory_of_the_device_is_lent_back(ranks):
     ranks(3, lent_back)
 

@@ -199,6 +199,7 @@ ISO_INLINE int32_t iso_handle_team_number(const struct team *team) /* for messag
 {
     return (int32_t)((uintptr_t)team->handle & 0xffff);
 }
+size_t iso_handle_slot_bytes(const struct team *team); /* slot memory of all its handles, here */
 /* All PEs of the world, without slot memory: for what is not collective. */
 shmemd_t iso_handle_local(void);
 /* Where kernels of this PE load and store PE `pe`'s copy of the segment; NULL: by the ring. */
@@ -217,6 +218,7 @@ void iso_proxy_stop(struct device *device);
 /* What the image of the world needs of it. */
 struct isod_host *iso_proxy_host(struct device *device, struct isod_host **for_kernels);
 struct isod_ring *iso_proxy_rings(struct device *device, uint32_t *n_rings); /* device address */
+size_t iso_proxy_ring_bytes(bool on_device);
 /* The abort word: all waits of this PE's kernels give up (no device: nothing); and back, for a reset. */
 void iso_proxy_give_up(void);
 void iso_proxy_resume(struct device *device, int team, int slot);

@@ -464,6 +464,18 @@ int iso_handle_open(struct team *team, int slot, shmemd_t *handle, const char *c
 
 bool iso_handle_is_open(struct team *team, int slot) { return find_handle(ISO->device, team, slot) != NULL; }
 
+size_t iso_handle_slot_bytes(const struct team *team)
+{
+    struct device *d = ISO->device;
+    size_t bytes = 0;
+    pthread_mutex_lock(&d->lock);
+    for (int i = 0; i < HANDLE_LISTS; i++)
+        for (const struct handle *h = d->handles->lists[i]; h != NULL; h = h->next)
+            bytes += h->team == team && h->image.lanes > 0 ? slot_bytes(team->n_pes, h->image.lanes) : 0;
+    pthread_mutex_unlock(&d->lock);
+    return bytes;
+}
+
 shmemd_t iso_handle_local(void) { return ISO->device->handles->local->value; }
 
 void iso_handle_note_lanes(const struct team *team, int slot, unsigned lanes)

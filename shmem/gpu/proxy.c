@@ -780,6 +780,11 @@ struct isod_host *iso_proxy_host(struct device *device, struct isod_host **for_k
     return device->proxy->host;
 }
 
+size_t iso_proxy_ring_bytes(bool on_device)
+{
+    return on_device ? memory_bytes() : ISOD_RINGS * sizeof(struct pinned_ring);
+}
+
 struct isod_ring *iso_proxy_rings(struct device *device, uint32_t *n_rings)
 {
     *n_rings = ISOD_RINGS;

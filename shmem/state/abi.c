@@ -14,6 +14,7 @@
     X(shmemx_init_attr_t)         \
     X(shmemx_buffer_info_t)       \
     X(shmemx_address_info_t)      \
+    X(shmemx_memory_stats_t)      \
     X(shmemx_device_error_t)      \
     X(shmemx_dim_t)               \
     X(shmemx_launch_attr_t)       \

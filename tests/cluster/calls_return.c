@@ -56,6 +56,7 @@ struct objects {
 static void memory_calls(struct objects *o)
 {
     shmemx_buffer_info_t info;
+    shmemx_memory_stats_t stats;
     uint64_t offset;
     int outside = 0;
     IS_NULL(shmemx_malloc, 8, 7);
@@ -78,6 +79,8 @@ static void memory_calls(struct objects *o)
     IS_NULL(shmemx_at_offset, 99, 0);
     IS_NULL(shmemx_device_ptr, o->device, 99);
     FAILS(shmemx_address_info, o->host, NULL);
+    FAILS(shmemx_memory_stats, SHMEM_TEAM_WORLD, 7, &stats);
+    FAILS(shmemx_memory_stats, SHMEM_TEAM_WORLD, SHMEMX_HOST, NULL);
     FAILS(shmemx_rendezvous, SHMEM_TEAM_INVALID, o->device, 8);
 }
 

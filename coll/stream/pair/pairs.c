@@ -175,6 +175,16 @@ bool iso_pairs_has_team(const struct team *team)
     return has;
 }
 
+size_t iso_pairs_bytes(struct device *d, const struct team *team)
+{
+    size_t bytes = 0;
+    pthread_mutex_lock(&d->lock);
+    for (const struct pair *at = pairs_of(d)->list; at != NULL; at = at->next)
+        bytes += at->team == team ? at->bytes : 0;
+    pthread_mutex_unlock(&d->lock);
+    return bytes;
+}
+
 /* Entries that receivers of this team have written here. No kernel of a member runs, but one of another team may write
  * at once to an entry that its PE has taken back: then the entry has another check, and stays. */
 static void clear_entries(struct device *d, uint64_t key)
