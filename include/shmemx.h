@@ -195,6 +195,19 @@ int shmemx_team_set_timeout(shmem_team_t team, double seconds);
  * SHMEMX_ERRORS_RETURN. Returns 0, or nonzero after a sentence: team is not a team of this PE, masks is neither 0 nor
  * 1; for masks 1 also: the error mode is SHMEMX_ERRORS_ABORT, or a member is on another node. */
 int shmemx_team_mask_deaths(shmem_team_t team, int masks);
+/* Breaks a team, and leaves the job and all other teams as they are: a call of the team has lasted too long, or its
+ * result is not wanted. Calls of shmemx.h and shmemx_coll.h that are collective over the team come back with an error
+ * on all members, also those of other threads and of members that come later: "CALL: this team was broken by pe 2:
+ * WHY", as shmemx_error_text has it. Nothing is printed. A call that returns 0 had all that it waited for. Calls of
+ * shmem.h that wait in the team end the process. Then shmem_team_destroy waits for no member. The team's slot is not
+ * used again, and objects of shmemx_team_malloc stay, until the job ends. shmemx_status tells of it.
+ *
+ * `why` is copied; more than 111 bytes are cut off. Not collective; any thread, while others are in calls. Nothing
+ * changes in a team that is broken already. Returns 0; or nonzero, with nothing done: team is not a team of this PE, or
+ * is SHMEM_TEAM_WORLD or SHMEM_TEAM_SHARED, or has one member; why is a null pointer; the mode is not
+ * SHMEMX_ERRORS_RETURN; members are on several nodes; or the team has handles, calls on streams, sends or receives on
+ * streams. shmemx_break is for these. */
+int shmemx_team_break(shmem_team_t team, const char *why);
 
 /* ---- devices: a GPU, or the CPU as a device (the build's flavour decides) ----
  * No device is touched before the first call of this part. Each PE uses one device: SHMEM_DEVICE, or its number on the
@@ -378,7 +391,8 @@ int shmemx_device_error(shmemx_device_error_t *error);
  * first such error since the last reset; all zero and pe -1 where there is none, but for broken_by, which tells in each
  * case who has died. NULL: it is not wanted. Takes nothing off the list of shmemx_device_error. Where one gave up, or the
  * job is broken, shmemx_error_text has a sentence with the reason then. A call that waits still has not given up: ask
- * after its end. Not collective. Returns 0: none gave up; 1: one did; -1 or less: an error of this call. */
+ * after its end. Not collective. Returns 0: none gave up; 1: one did, or the team is broken; -1 or less: an error of
+ * this call. */
 int shmemx_status(shmem_team_t team, int slot, shmemx_device_error_t *error);
 /* Makes all waits of this PE's kernels give up: they return, and from then on their handles do nothing. Not collective.
  * The library does the same when a peer has died, before it ends the job.

@@ -223,7 +223,7 @@ static void compare_words(struct host_call *h)
 static bool have_come(struct host_call *h)
 {
     coll_flag_wait_all(&h->c);
-    h->is_over = iso_job_is_broken();
+    h->is_over = iso_job_is_broken() || iso_slot_is_broken(h->c.slot);
     if (has_its_word(h))
         compare_words(h);
     return !h->is_over;
@@ -798,7 +798,7 @@ static int run_on_host(struct host_call *h)
         reduce_scatter(h);
     else
         move_data(h);
-    return h->rc != 0 ? h->rc : h->differs ? -EIO : iso_job_rc(CALL);
+    return h->rc != 0 ? h->rc : h->differs ? -EIO : iso_slot_rc(h->c.slot, CALL);
 }
 
 SHMEM_API(shmemx_coll_on_host, pshmemx_coll_on_host);
@@ -813,6 +813,8 @@ int pshmemx_coll_on_host(const shmemx_coll_t *coll)
     int rc = iso_enter(CALL);
     if (rc == 0 && !begin_host_call(&h))
         rc = -EINVAL;
+    if (rc == 0)
+        rc = iso_slot_rc(h.c.slot, CALL);
     if (rc == 0) /* SHMEM_DEBUG: is another member in a call of shmem.h? */
         rc = iso_agree_match(h.c.team, (struct agree_args){CALL, 0, 0, 0});
     return rc == 0 ? run_on_host(&h) : rc;

@@ -151,18 +151,18 @@ static void pull_read(const struct pull *p, struct pull_range r, void *into)
         coll_copy(into, near, r.bytes);
     else
         rc = iso_far_read_private(pe, &there, 1, into);
-    if (rc != 0 && !iso_job_is_broken())
+    if (rc != 0 && !iso_job_is_broken() && !iso_slot_is_broken(p->c->slot))
         (void)iso_refuse_alone(p->c->call, "%zu bytes at %p of pe %d cannot be read (%s); is all of its %s there?",
                                r.bytes, there.iov_base, pe, strerror(-rc), r.which == PULL_SOURCE ? "source" : "dest");
 }
 
 static char *pull_room(const struct pull *p, int from) { return p->room + (size_t)from * p->piece; }
 
-/* All have come to this point, their stores are seen and their reads are done. In a broken job a read may have failed:
- * then this member does not say so. */
+/* All have come to this point, their stores are seen and their reads are done. In a broken job or team a read may have
+ * failed: then this member does not say so. */
 static void pull_meet(const struct pull *p)
 {
-    if (iso_job_is_broken())
+    if (iso_job_is_broken() || iso_slot_is_broken(p->c->slot))
         return;
     coll_begin_epoch(p->c);
     coll_flag_set_all(p->c);

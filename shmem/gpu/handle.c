@@ -11,6 +11,7 @@
 #include "../collectives.h"
 #include "../node/wait.h"
 #include "../profile/profile.h"
+#include "../team/slot.h"
 #include "../transport/order.h"
 #include "device.h"
 
@@ -519,6 +520,14 @@ static int count_handles(struct device *d, const struct team *team, bool *gave_u
 
 _Static_assert(ISOD_DEADLINE_NEVER == ISO_TIMEOUT_NEVER, "kernels name it as teams do");
 
+static bool team_has_handles(const struct team *team)
+{
+    struct device *d = ISO->device;
+    bool gave_up;
+    return d != NULL && d->handles != NULL &&
+           (count_handles(d, team, &gave_up) > 0 || ISO->coll->streams.has_pairs(team));
+}
+
 /* Members have done equal numbers of epochs, unless kernels of a member gave up. Then other members may have written
  * lanes that this PE has never used. */
 static void finish_team(struct team *team, const char *call)
@@ -618,6 +627,7 @@ int iso_handles_start(struct device *device)
     if (device->handles == NULL)
         return -ENOMEM;
     ISO->above.finish_team = finish_team;
+    ISO->above.team_has_handles = team_has_handles;
     ISO->above.forget_team = forget_team;
     ISO->above.tell_kernels = tell_kernels;
     int rc = make_world(device);
@@ -742,6 +752,10 @@ int pshmemx_status(shmem_team_t team_handle, int slot, shmemx_device_error_t *er
         return iso_refuse(__func__, "team %p is not a team of this PE", (void *)team_handle);
     if (!iso_handle_slot_is_valid(__func__, slot))
         return -EINVAL;
+    if (iso_slot_is_broken(&team->slot)) { /* which has no handles */
+        (void)iso_slot_rc(&team->slot, __func__);
+        return 1;
+    }
     if (d == NULL || !d->running) { /* no proxy looks at the other PEs */
         iso_wait_poll_peers(NULL);
         first.broken_by = iso_job_broken_by();

@@ -8,6 +8,7 @@
 #include "../team/agree.h"
 #include "../state/alloc.h"
 #include "../gpu/device.h"
+#include "../team/slot.h"
 #include "memory.h"
 #include "../transport/order.h"
 
@@ -181,7 +182,7 @@ static struct team *team_of_buffer(shmem_team_t handle, const char *call)
     struct team *team = iso_team_or_null(handle);
     if (team == NULL)
         log_error("%s: team %p is not a team of this PE, or was destroyed", call, (void *)handle);
-    return team;
+    return team != NULL && iso_slot_rc(&team->slot, call) == 0 ? team : NULL;
 }
 
 SHMEM_API(shmemx_team_malloc, pshmemx_team_malloc);

@@ -247,6 +247,8 @@ int iso_wait_slow(struct wait *wait, uint64_t seen)
     struct state *self = ISO;
     if (iso_job_is_broken())
         return iso_job_give_up(wait->call);
+    if (wait->slot != NULL && ISO_UNLIKELY(iso_slot_is_broken(wait->slot)))
+        return self->above.give_up_team(wait->slot, wait->call);
     /* What is waited for may come by the network, or need this PE to serve another. */
     bool network = self->verbs != NULL || self->ofi != NULL;
     bool near = network && wait->peer >= 0 && self->peers[wait->peer].local;

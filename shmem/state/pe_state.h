@@ -21,6 +21,7 @@ struct node_file;
 struct peer;
 struct profile;
 struct segment;
+struct slot;
 struct ofi;
 struct team;
 struct verbs;
@@ -35,11 +36,13 @@ struct hooks_above {
     bool (*progress)(void);
     bool (*rest)(uint64_t ns);
     int (*lock_holder)(const struct segment *segment, size_t offset); /* for reports: iso_lock_holder. Set by pe.c */
+    int (*give_up_team)(const struct slot *slot, const char *call); /* for waits: iso_slot_give_up. Set by pe.c */
     void (*drain_rings)(const char *call); /* for fence and quiet, when a kernel has used a ring. Set by proxy.c */
     /* For teams, once a device has run. Set by handle.c. finish: before the team is destroyed, collective over it; no
      * kernel of any member uses its memory when it returns. forget: when it is destroyed. tell_kernels:
      * slot.timeout_ns or masks_deaths has changed. */
     void (*finish_team)(struct team *team, const char *call);
+    bool (*team_has_handles)(const struct team *team); /* or sends and receives on streams. Set by handle.c, too */
     void (*forget_team)(struct team *team);
     void (*tell_kernels)(const struct team *team);
 };

@@ -72,7 +72,7 @@ static ISO_COLD int compare_agreed(struct inbox box, const struct match *mine, i
     const struct match *theirs = (const struct match *)wait_for_words(box, from);
     int pe = box.slot->views[from].pe;
     char ours[96], other[96];
-    if (iso_job_is_broken())
+    if (iso_job_is_broken() || iso_slot_is_broken(box.slot))
         return -EIO;
     if (memcmp(mine->call, theirs->call, sizeof(mine->call)) != 0)
         return iso_refuse(box.call, "collective mismatch: pe %d calls %s, pe %d calls %s", ISO->my_pe,
@@ -140,7 +140,7 @@ uint64_t iso_agree_min(struct team *team, uint64_t mine, const char *call)
         uint64_t theirs = *(const uint64_t *)wait_for_words(box, other(team, i));
         least = ISO_MIN(least, theirs);
     }
-    return iso_job_rc(call) == 0 ? least : 0;
+    return iso_slot_rc(&team->slot, call) == 0 ? least : 0;
 }
 
 int iso_agree_gather(struct team *team, const void *mine, size_t bytes, void *all, const char *call)
@@ -154,7 +154,7 @@ int iso_agree_gather(struct team *team, const void *mine, size_t bytes, void *al
     memcpy((char *)all + (size_t)team->my_pe * bytes, mine, bytes);
     for (int i = 1; i < team->n_pes; i++)
         memcpy((char *)all + (size_t)other(team, i) * bytes, wait_for_words(box, other(team, i)), bytes);
-    return iso_job_rc(call);
+    return iso_slot_rc(&team->slot, call);
 }
 
 /* Where one PE has it. */
@@ -195,7 +195,7 @@ int iso_agree_segment_number(struct team *team, int *number, const char *call)
     for (int from = ISOD_SEGMENT_BUFFERS;;) {
         uint64_t mine = (uint64_t)iso_segment_free_number(from);
         uint64_t least = iso_agree_min(team, mine, call), most = ~iso_agree_min(team, ~mine, call);
-        if (iso_job_is_broken())
+        if (iso_slot_rc(&team->slot, call) != 0)
             return -EIO;
         if (most >= ISO_SEGMENTS_MAX) {
             log_error("%s: all %d segments are in use; unregister buffers that are no longer needed",
@@ -213,7 +213,7 @@ int iso_agree_outcome(struct team *team, int rc, const char *sentence, const cha
     uint64_t mine = rc == 0 ? UINT64_MAX : (uint64_t)ISO->my_pe, least = iso_agree_min(team, mine, call);
     if (least == UINT64_MAX)
         return 0;
-    if (iso_job_is_broken())
+    if (iso_slot_rc(&team->slot, call) != 0)
         return -EIO;
     if (least == (uint64_t)ISO->my_pe)
         log_error("%s: pe %d %s", iso_call_name(call), ISO->my_pe, sentence);
@@ -232,6 +232,8 @@ int iso_first_call_begin(struct first_call *f, struct team *team, int number, co
     if (ISO->thread_level != SHMEM_THREAD_MULTIPLE && iso_agree_same(team, call, "slot", slot) != 0)
         return -EINVAL; /* where threads take turns, members in different first calls wait for ever */
     uint64_t split = (uint64_t)(uint32_t)team->slot.index << 32 | (uint32_t)number;
+    if (iso_slot_rc(&team->slot, call) != 0)
+        return -EIO;
     struct slot_key key = {team->start, team->stride, team->n_pes, ISO_SLOT_OF_FIRST_CALL, split, (uint64_t)slot};
     f->team = team;
     f->number = number;

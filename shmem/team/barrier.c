@@ -18,7 +18,7 @@ int iso_barrier_sync(struct team *team, const char *call)
     struct flight flight = iso_flight_begin(team, call, 0, 0);
     team->slot.barrier(team, call);
     iso_flight_end(&flight);
-    return iso_job_rc(call);
+    return iso_slot_rc(&team->slot, call);
 }
 
 /* One hop, n - 1 lines each way: the fastest where every PE has a core and the team is small. */

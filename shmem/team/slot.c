@@ -666,12 +666,61 @@ void iso_slot_await_others(const struct slot *slot, int my_pe, const char *call)
 void iso_slot_close(struct slot *slot, const int *world_of, int n_pes)
 {
     struct members m = {world_of, NULL, n_pes, "shmem_team_destroy", false};
-    if (slot->index >= FIRST_AGREED)
+    if (slot->index >= FIRST_AGREED && !iso_slot_is_broken(slot)) /* flags may come late, and are of any epoch */
         give_slot_back(slot, &m);
     free(slot->views);
     free_nodes(slot);
     memset(slot, 0, sizeof(*slot));
     slot->index = -1;
+}
+
+/* ---- broken teams ---- */
+
+static void tell_end(char *memory, uint64_t by, const char *why)
+{
+    struct slot_end *end = iso_slot_end(memory);
+    if (why != NULL && prim_fetch_or_u64(&end->told, SLOT_TELLING) == 0) {
+        snprintf(end->why, sizeof end->why, "%s", why);
+        prim_signal_u64(prim_group_thread(), &end->told, SLOT_TOLD); /* pairs with reason_of */
+    }
+    prim_signal_u64(prim_group_thread(), &end->by, by); /* pairs with iso_slot_is_broken */
+}
+
+static const char *reason_of(const struct slot_end *end)
+{
+    return (prim_load_acquire_u64(&end->told) & SLOT_TOLD) != 0 ? end->why : NULL;
+}
+
+static void tell_members(const struct slot *slot, uint64_t by, const char *why)
+{
+    for (int i = 0; i < slot->n_pes; i++)
+        if (slot->views[i].near != slot->memory)
+            tell_end(slot->views[i].near, by, why);
+}
+
+void iso_slot_break(const struct slot *slot, const char *why)
+{
+    tell_members(slot, 1 + (uint64_t)ISO->my_pe, why);
+    tell_end(slot->memory, 1 + (uint64_t)ISO->my_pe, why);
+}
+
+#define TEAM_BROKEN "%s: this team was broken by pe %d%s%s"
+int iso_slot_refuse(const struct slot *slot, const char *call)
+{
+    const struct slot_end *end = iso_slot_end(slot->memory);
+    const char *why = reason_of(end);
+    iso_log_elsewhere(TEAM_BROKEN, iso_call_name(call), (int)prim_load_acquire_u64(&end->by) - 1,
+                      why != NULL ? ": " : "", why != NULL ? why : "");
+    return -EIO;
+}
+
+int iso_slot_give_up(const struct slot *slot, const char *call)
+{
+    const struct slot_end *end = iso_slot_end(slot->memory);
+    tell_members(slot, prim_load_acquire_u64(&end->by), reason_of(end)); /* before this member goes on */
+    if (iso_error_returns(call))
+        return iso_slot_refuse(slot, call);
+    iso_fatal(call, "this team was broken by pe %d", (int)prim_load_acquire_u64(&end->by) - 1);
 }
 
 /* ---- far halves and waits of slot.h ---- */

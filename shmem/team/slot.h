@@ -19,6 +19,7 @@
 /* A slot in the memory of one PE:
  *   [0]      counter of the central barrier      (the leader's is used)
  *   [64]     its release word                    (the leader's is used)
+ *   [128]    struct slot_end
  *   [256]    per sender: flag line, packet line of bank 0, packet line of bank 1, a spare line, the words of a far
  *            packet of bank 0 and of bank 1, two lines each. Behind the flag its line has a struct slot_word of bank 0
  *            and one of bank 1
@@ -28,6 +29,7 @@
 enum {
     SLOT_COUNTER = 0,
     SLOT_RELEASE = ISO_LINE,
+    SLOT_END = 2 * ISO_LINE,
     SLOT_SENDERS = 4 * ISO_LINE,
     SLOT_SENDER_BYTES = 8 * ISO_LINE,
     SLOT_WORDS = 8,                  /* of a sender */
@@ -51,6 +53,15 @@ struct slot_word {
     uint64_t amount, more; /* arguments of the call */
     uint64_t call;         /* which it is; its low half is the low half of the epoch, so an old word is not taken */
 };
+
+/* Zero as long as the team is whole. Invariant: a member whose wait ends by it has stored `by` at all members before.
+ * So a call has the right data on a member that found all it waited for, and then found the word zero. */
+struct slot_end {
+    uint64_t by;   /* 1 + the PE that has broken the team; pairs: signal of any member, acquire of the owner */
+    uint64_t told; /* bits. SLOT_TELLING: the member that has set it writes `why`; SLOT_TOLD: it is there */
+    char why[SLOT_SENDERS - SLOT_END - 2 * sizeof(uint64_t)];
+};
+enum { SLOT_TELLING = 1, SLOT_TOLD = 2 };
 
 /* From a sender that no pointer reaches: words of which each carries the number beside four bytes, since nothing else
  * is said of the order in which the bytes of one put arrive. The first one has the length of the payload. Zero before
@@ -107,6 +118,27 @@ ISO_INLINE size_t iso_slot_inbox_offset(int sender, uint64_t staged)
 ISO_INLINE size_t iso_slot_far_inbox_offset(int sender, uint64_t staged)
 {
     return SLOT_SENDERS + (size_t)sender * SLOT_SENDER_BYTES + SLOT_FAR_INBOXES + (staged & 1) * SLOT_FAR_INBOX_BYTES;
+}
+
+ISO_INLINE struct slot_end *iso_slot_end(char *memory) { return (struct slot_end *)(void *)(memory + SLOT_END); }
+ISO_INLINE bool iso_slot_is_broken(const struct slot *slot) /* a team of one PE has no memory */
+{
+    return slot->memory != NULL && prim_load_acquire_u64(&iso_slot_end(slot->memory)->by) != 0;
+}
+/* Breaks the team of a slot whose members reach each other by pointers: at all members, this one last. */
+void iso_slot_break(const struct slot *slot, const char *why);
+/* -EIO, and the reason is the last error of this thread. The team is broken. */
+ISO_COLD int iso_slot_refuse(const struct slot *slot, const char *call);
+/* A wait of `call` has found its team broken: as iso_job_give_up. */
+ISO_COLD int iso_slot_give_up(const struct slot *slot, const char *call);
+/* At the end of a call: 0: all its waits had what they waited for, and what it has read of peers was what they gave.
+ * -EIO: the job or the team is broken; then the sentence is this thread's last error, not printed. */
+ISO_INLINE int iso_slot_rc(const struct slot *slot, const char *call)
+{
+    __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the look comes after all reads; pairs with iso_slot_break */
+    if (ISO_UNLIKELY(iso_slot_is_broken(slot)) && !iso_job_is_broken())
+        return iso_slot_refuse(slot, call);
+    return iso_job_rc(call);
 }
 
 /* Where `offset` of this slot lies at world PE `pe`, for the far operations. */

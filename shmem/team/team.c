@@ -422,6 +422,35 @@ int pshmemx_team_mask_deaths(shmem_team_t handle, int masks)
     return 0;
 }
 
+/* ---- a team that ends alone ---- */
+
+SHMEM_API(shmemx_team_break, pshmemx_team_break);
+int pshmemx_team_break(shmem_team_t handle, const char *why)
+{
+    const char *call = iso_call_name(__func__), *wrong = NULL;
+    if (iso_enter(call) != 0)
+        return 1;
+    const struct team *team = iso_team_or_null(handle);
+    if (team == NULL || why == NULL)
+        wrong = team == NULL ? "team is not a team of this PE (destroyed, or SHMEM_TEAM_INVALID?)"
+                             : "why is a null pointer";
+    else if (ISO->errors != SHMEMX_ERRORS_RETURN)
+        wrong = "the error mode of this PE is SHMEMX_ERRORS_ABORT; call shmemx_set_error_mode before";
+    else if (team == ISO->world || team == ISO->shared || team->n_pes == 1)
+        wrong = "team is SHMEM_TEAM_WORLD, SHMEM_TEAM_SHARED or has one member; shmemx_break breaks the job";
+    else if (team->slot.central == NULL)
+        wrong = "the members of the team do not reach each other by pointers; shmemx_break breaks the job";
+    else if (ISO->above.team_has_handles != NULL && ISO->above.team_has_handles(team))
+        wrong = "the team has handles or calls on streams, which do not end alone; shmemx_break breaks the job";
+    if (wrong != NULL) {
+        iso_log_elsewhere("%s: %s", call, wrong);
+        return 1;
+    }
+    if (!iso_slot_is_broken(&team->slot))
+        iso_slot_break(&team->slot, why);
+    return 0;
+}
+
 /* ---- from a list, by its members alone ---- */
 
 /* The place of each PE + 1, 0: not in the list, into `place` of all PEs, zeroed. False after a sentence. */
@@ -507,9 +536,11 @@ void pshmem_team_destroy(shmem_team_t handle)
     if (team == ISO->world || team == ISO->shared)
         iso_fatal(__func__, "SHMEM_TEAM_WORLD and SHMEM_TEAM_SHARED cannot be destroyed");
     iso_ctx_destroy_of_team(team);
-    if (ISO->above.finish_team != NULL)
-        ISO->above.finish_team(team, __func__);
-    iso_barrier_sync(team, __func__); /* nobody is inside a collective of this slot any more */
+    if (!iso_slot_is_broken(&team->slot)) {
+        if (ISO->above.finish_team != NULL)
+            ISO->above.finish_team(team, __func__);
+        iso_barrier_sync(team, __func__); /* nobody is inside a collective of this slot any more */
+    }
     destroy_team(team);
 }
 

@@ -92,6 +92,7 @@ static void team_calls(void)
     FAILS(shmemx_team_split_color, SHMEM_TEAM_WORLD, 0, 0, NULL);
     FAILS(shmemx_team_set_timeout, SHMEM_TEAM_WORLD, (double)NAN);
     FAILS(shmemx_team_mask_deaths, SHMEM_TEAM_WORLD, 2);
+    FAILS(shmemx_team_break, SHMEM_TEAM_WORLD, "it takes too long");
 }
 
 static void device_calls(struct objects *o)

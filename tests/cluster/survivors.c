@@ -6,6 +6,7 @@
  *     survivors leak TIMES PES     TIMES jobs one after the other in the same processes; nothing may be left of them
  *     survivors wrong 1 PES        wrong arguments come back
  *     survivors break 1 PES        shmemx_break ends a wait of another thread, and the others hear of it by the leave
+ *     survivors team 1 PES         shmemx_team_break ends a team on all members, and no other one
  * ISO_NODES=PID:NIC,PID:NIC: processes take turns on nodes, each the namespaces of that process, with that NIC. */
 #define _GNU_SOURCE /* setns */
 #include <shmem.h>
@@ -551,6 +552,78 @@ static int broken(struct life *life)
     return get(&shared->failed);
 }
 
+/* ---- a team that its own program breaks ---- */
+
+static void *break_team_soon(void *team)
+{
+    for (int i = 0; i < 100; i++)
+        nap();
+    if (shmemx_team_break((shmem_team_t)team, "enough is enough") != 0)
+        fail("shmemx_team_break is refused");
+    return NULL;
+}
+
+enum { SUMMED = 30000 }; /* members read each other's memory: pull.h */
+
+static int sum_in(shmem_team_t team, const struct life *life, int rank)
+{
+    static int64_t mine[SUMMED], sum[SUMMED];
+    int rc = 0;
+    for (size_t length = 1; length <= SUMMED && rc == 0; length = length < SUMMED ? SUMMED : SUMMED + 1) {
+        for (size_t i = 0; i < length; i++)
+            mine[i] = (int64_t)i + rank;
+        shmemx_coll_t c = shmemx_coll_of(SHMEMX_ALLREDUCE, team, sum, mine, length, SHMEMX_INT64);
+        rc = shmemx_coll_on_host(&c);
+        for (size_t i = 0; i < length && rc == 0; i++)
+            if (sum[i] != (int64_t)i * life->n + life->n * (life->n - 1) / 2) {
+                fail("element %zu of a sum is %lld", i, (long long)sum[i]);
+                break;
+            }
+    }
+    return rc;
+}
+
+static int team_broken(struct life *life)
+{
+    static const char why[] = "this team was broken by pe 0: enough is enough";
+    int rank = rank_in(life), pes[MOST];
+    shmem_team_t broken = SHMEM_TEAM_INVALID, whole = SHMEM_TEAM_INVALID, again = SHMEM_TEAM_INVALID;
+    pthread_t thread;
+    for (int i = 0; i < life->n; i++)
+        pes[i] = i;
+    if (start(life, rank) != 0)
+        fail("the job does not start");
+    if (shmemx_team_create(pes, life->n, 7, &broken) != 0 || shmemx_team_create(pes, life->n, 8, &whole) != 0)
+        fail("no teams");
+    EXPECT(shmemx_team_break(whole, NULL) != 0, "why is a null pointer");
+    EXPECT(shmemx_team_break(SHMEM_TEAM_WORLD, "x") != 0, "shmemx_break breaks the job");
+    if (sum_in(broken, life, rank) != 0 || sum_in(whole, life, rank) != 0)
+        fail("a team does not work");
+    bool is_late = rank == life->n - 1;
+    if (rank == 0 && pthread_create(&thread, NULL, break_team_soon, (void *)broken) != 0)
+        fail("no thread");
+    while (is_late && get(&life->working) < life->n - 1 && get(&shared->failed) == 0)
+        nap();
+    EXPECT(sum_in(broken, life, rank) != 0, why);
+    add(&life->working);
+    if (rank == 0 && pthread_join(thread, NULL) != 0)
+        fail("no end of the thread");
+    EXPECT(shmemx_team_malloc(broken, 8, SHMEMX_HOST) == NULL, why);
+    EXPECT(shmemx_status(broken, 0, NULL) == 1, why);
+    if (shmemx_team_break(broken, "again") != 0 || shmemx_status(whole, 0, NULL) != 0)
+        fail("a broken team cannot be broken, or another one is broken");
+    if (sum_in(whole, life, rank) != 0 || shmemx_team_malloc(whole, 8, SHMEMX_HOST) == NULL)
+        fail("the other team does not go on");
+    shmem_team_destroy(broken);
+    if (shmemx_team_create(pes, life->n, 7, &again) != 0 || sum_in(again, life, rank) != 0)
+        fail("there is no new team of the same members");
+    add(&life->has_id);
+    while (get(&life->has_id) < 1 + life->n && get(&shared->failed) == 0)
+        nap();
+    leave(life, rank);
+    return get(&shared->failed);
+}
+
 /* ---- all ---- */
 
 static int run_all(const char *what, int times, int n)
@@ -565,6 +638,7 @@ static int run_all(const char *what, int times, int n)
             self = i;
             _exit(strcmp(what, "leak") == 0    ? leak(times, n)
                   : strcmp(what, "break") == 0 ? broken(shared->lives)
+                  : strcmp(what, "team") == 0  ? team_broken(shared->lives)
                                                : wrong(shared->lives));
         }
     for (int i = 0, status; i < n; i++) {
@@ -582,7 +656,7 @@ int main(int argc, char **argv)
     int times = argc > 2 ? atoi(argv[2]) : 5, n = argc > 3 ? atoi(argv[3]) : 4, rc = 0;
     unsigned seed = getenv("ISO_FAULT_SEED") != NULL ? (unsigned)atoi(getenv("ISO_FAULT_SEED")) : (unsigned)getpid();
     if (n < 2 || n > MOST || (strcmp(what, "leak") == 0 && times >= LIVES)) {
-        fprintf(stderr, "usage: survivors kill|leak|wrong|break TIMES PES\n");
+        fprintf(stderr, "usage: survivors kill|leak|wrong|break|team TIMES PES\n");
         return 2;
     }
     shared = (struct shared *)mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
