@@ -123,12 +123,12 @@ class Core:
 
     def call(self, kind, dest=0, source=0, nelems=0, type=_lib.UINT8, op=0, root=0):
         """One call of the library, to its end. dest and source are addresses."""
-        if self.world.broken is not None:
-            self.world.check_usable()
+        if self.lease.broken is not None:
+            self.lease.check_usable()
         self._write(self._args, 0, kind, self._team, dest, source, nelems, type, op, root)
         status = self._coll_on_host(self._args_address)
         if status:
-            self.world.check_call(status)
+            self.lease.check_call(status)
 
     new = staticmethod(new_like)  # memory for copies
 

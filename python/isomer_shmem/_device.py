@@ -107,5 +107,5 @@ def synchronize(world, streams):
     still. A driver may need seconds to end the process of that rank, and hold up this one's streams meanwhile."""
     stream = streams.current()
     event = streams.event(stream)
-    wait(world, event.query)
+    wait(world.check_alive, event.query)
     world.check_call(world.lib.shmemx_stream_synchronize(streams.handle(stream)))

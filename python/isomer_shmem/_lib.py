@@ -115,6 +115,7 @@ CALLS = {
     "shmem_team_destroy": (None, [c_void_p]),
     "shmemx_coll_on_host": (c_int, [c_void_p]),
     "shmemx_info_text": (c_size_t, [c_char_p, c_size_t]),
+    "shmemx_team_break": (c_int, [c_void_p, c_char_p]),
     "shmemx_team_set_timeout": (c_int, [c_void_p, c_double]),
     "shmemx_device_error": (c_int, [POINTER(DeviceError)]),
     "shmemx_address_info": (c_int, [c_void_p, POINTER(AddressInfo)]),

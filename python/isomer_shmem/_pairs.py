@@ -11,6 +11,7 @@ receive from any source looks where something has been sent.
 import hashlib
 import threading
 import time
+import weakref
 from ctypes import CDLL, byref, c_int, c_uint64, c_void_p, memmove, memset
 
 from . import _lib
@@ -38,7 +39,7 @@ class Pairs:
         self.world, self.pes, self.tag = world, pes, tag
         self.me = pes.index(world.pe)
         self.channels, self.counts = {}, {}  # by (from, to, tag)
-        self.lock = threading.Lock()
+        self.lock, self.lease = threading.Lock(), None  # of the group that has the team now: a weak reference
         self.rings = {}  # of the file pool: by bytes
         self.at_one_place, self.has_room = set(), True  # the addresses of the rings' buffers; False: no more of these
         nbytes = self.nbytes()[0]
@@ -72,13 +73,14 @@ class Pairs:
 
     def begin(self, channel):
         """This member has come to its next message of the channel: the Channel, made when the peer has come."""
-        self.world.check_usable()  # a forked child must not write into a peer's memory
+        lease = self.lease()
+        lease.check_usable()  # a forked child must not write into a peer's memory
         source, dest, tag = channel
         which, peer = (SENT, dest) if source == self.me else (RECEIVED, source)
         self.counts[channel] = count = self.counts.get(channel, 0) + 1
         self.word(peer, which, self.me, tag).value = count
         if channel not in self.channels:
-            wait(self.world, lambda: self.has_come(1 - which, peer, tag))
+            wait(lease.check_alive, lambda: self.has_come(1 - which, peer, tag))
             self.channels[channel] = Channel(self._pair(channel))
         return self.channels[channel]
 
@@ -88,11 +90,11 @@ class Pairs:
         tag = int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little") >> 1
         team = c_void_p()
         self.world.check(self.world.lib.shmemx_team_create((c_int * 2)(*pes), 2, c_uint64(tag), byref(team)))
-        return Pair(self.world, pes, team)
+        return Pair(self, pes, team)
 
 
-def wait(world, condition):
-    """condition()'s value, once it is true. Ends when the job breaks."""
+def wait(check_alive, condition):
+    """condition()'s value, once it is true. check_alive() raises where it will not be."""
     for _ in range(SPINS):
         if value := condition():
             return value
@@ -102,7 +104,7 @@ def wait(world, condition):
             give_processor()
         else:
             time.sleep(min(pause, 1000) / 1e6)
-            world.check_alive(TEAM_WORLD)
+            check_alive()
             pause += 20
         value = condition()
     return value
@@ -116,6 +118,7 @@ class Channel:
 
     def __init__(self, pair):
         self.world, self.core, self.number, self.freed = pair.world, Core(pair), 0, 0
+        self._pair = pair
         self._receiver, self._sender = pair.pes[1], pair.pes[0]
         lib = self.world.lib
         self._fetch, self._set, self._put = lib.shmem_signal_fetch, lib.shmem_signal_set, lib.shmem_putmem_signal
@@ -137,11 +140,11 @@ class Channel:
     def send(self, values):
         nbytes, address = bytes_of(values), values.data_ptr()
         if nbytes > SHORT_BYTES:
-            wait(self.world, lambda: self._is_free(1))
+            wait(self._pair.check_alive, lambda: self._is_free(1))
             self._store(self._ring, 0, LONG)
             self.core.exchange([None] * 2, [None, values])
             return
-        wait(self.world, lambda: self._is_free(entries_of(nbytes)))
+        wait(self._pair.check_alive, lambda: self._is_free(entries_of(nbytes)))
         self._store(address, min(nbytes, ENTRY_BYTES), nbytes)
         for at in range(ENTRY_BYTES, nbytes, ENTRY_BYTES):
             self._store(address + at, min(nbytes - at, ENTRY_BYTES), 0)
@@ -164,17 +167,18 @@ class Channel:
 
     def receive(self, result):
         nbytes, address = bytes_of(result), result.data_ptr()
-        length = wait(self.world, self._next) & LONG
+        length = wait(self._pair.check_alive, self._next) & LONG
         if length == LONG:
             self._free(1)
             self.core.exchange([result, None], [None] * 2)
             return
         if length != nbytes:
-            self.world.abort(self.world.in_words(f"the length of pe {self._receiver}'s tensor is {nbytes}, but pe "
-                                                 f"{self._sender} sends {length} bytes"))
-            self.world.check_usable()
+            lease = self._pair.lease()
+            lease.abort(self.world.in_words(f"the length of pe {self._receiver}'s tensor is {nbytes}, but pe "
+                                            f"{self._sender} sends {length} bytes"))
+            lease.check_usable()
         for at in range(0, max(nbytes, 1), ENTRY_BYTES):
-            wait(self.world, self._next)
+            wait(self._pair.check_alive, self._next)
             memmove(address + at, self._data[self.number % ENTRIES], min(nbytes - at, ENTRY_BYTES))
             self._free(1)
 
@@ -188,17 +192,33 @@ def entries_of(nbytes):
 
 
 class Pair:
-    """The team of a channel: member 0 sends to member 1."""
+    """The team of a channel: member 0 sends to member 1. Its errors are those of the group that has the Pairs now."""
 
-    def __init__(self, world, pes, team):
-        self.world, self.pes, self.team = world, pes, team
+    def __init__(self, pairs, pes, team):
+        self.world, self.pes, self.team, self._pairs = pairs.world, pes, team, weakref.ref(pairs)
+
+    def lease(self):
+        return self._pairs().lease()
+
+    @property
+    def broken(self):
+        return self.lease().broken
+
+    def check_usable(self):
+        self.lease().check_usable()
+
+    def check_alive(self):
+        self.lease().check_alive()
+
+    def check_call(self, status):
+        self.lease().check_call(status)
 
 
 class PointToPoint:
     """The sends and receives of one group."""
 
     def __init__(self, lease, limit):
-        self._pairs, self._world, self._limit = lease.pairs, lease.world, limit
+        self._pairs, self._lease, self._limit = lease.pairs, lease, limit
         self._sequences = {}  # by channel; by tag for receives from any source
         self._taken = {}  # by channel: messages that a receive has been called for
         self._lock = threading.Lock()
@@ -237,7 +257,7 @@ class PointToPoint:
 
     def receive_from_any(self, tensor, tag):
         def body(_):
-            work = wait(self._world, lambda: self._receive_what_has_come(tensor, tag, sources))
+            work = wait(self._lease.check_alive, lambda: self._receive_what_has_come(tensor, tag, sources))
             work.wait()
         sources = []
         with self._lock:
@@ -263,8 +283,8 @@ class PointToPoint:
         if sequence is None:
             ranks = "any"
             if not isinstance(key, int):
-                ranks = self._world.names([self._pairs.pes[member] for member in key[:2]])
-            sequence = self._sequences[key] = Sequence(ranks, self._world.abort_here, self._limit)
+                ranks = self._lease.world.names([self._pairs.pes[member] for member in key[:2]])
+            sequence = self._sequences[key] = Sequence(ranks, self._lease.abort_here, self._limit)
         patience = PATIENCE_SECONDS if is_ready is not None and tensor.nbytes <= SHORT_BYTES else 0.0
         return sequence.run(name, body, [tensor], None, True, is_ready, patience)
 

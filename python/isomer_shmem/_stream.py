@@ -56,13 +56,13 @@ class StreamCore(Core):
 
     def call(self, kind, dest=0, source=0, nelems=0, type=_lib.UINT8, op=0, root=0):
         """Enqueues one call in the current stream."""
-        if self.world.broken is not None:
-            self.world.check_usable()
+        if self.lease.broken is not None:
+            self.lease.check_usable()
         self._write(self._args, 0, kind, self._team, dest, source, nelems, type, op, root)
         self._args.slot = self.slots.get(kind, self.rest)
         status = self._coll_on_stream(self._args_address, self._streams.handle(self._streams.current()))
         if status != 0:
-            self.world.check_call(status)
+            self.lease.check_call(status)
 
     def call_with_norm(self, norm, dest, source, nelems, type):
         """An all-reduce with what a RmsNorm says."""
@@ -295,7 +295,7 @@ class StreamWork(IsomerWork):
         return self.exception() is None and self.is_completed()
 
     def exception(self):
-        broken = self._queue.world.broken
+        broken = self._queue.core.lease.broken
         return dist.DistBackendError(f"isomer: {self._name}: {broken}") if broken else None
 
     def get_future(self):
@@ -368,7 +368,7 @@ class Queue:
                 raise dist.DistBackendError(f"isomer: {name}: the process group has been destroyed")
             self._under_way = name, time.monotonic(), options  # the first call of a slot waits for the other members
             try:
-                self.world.check_usable()
+                self.core.lease.check_usable()
                 body(self.core)
             except IsomerError as error:
                 raise dist.DistBackendError(f"isomer: {name} of group {self._group}: {error}") from error
@@ -437,7 +437,7 @@ class Queue:
     # ---- errors and the end ----
 
     def check_usable(self, name):
-        broken = self.world.broken
+        broken = self.core.lease.broken
         if broken is not None:
             raise dist.DistBackendError(f"isomer: {name} of group {self._group}: {broken}")
 

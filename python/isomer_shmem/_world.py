@@ -37,7 +37,8 @@ _last_store = None  # of the job that has ended, until the next one
 
 
 # What the library says, in words of torch: (what is found, what stands for it).
-_CAUSE = re.compile(r"^.*the job (?:was broken [\d.]+ s ago|is broken): |; call shmemx_leave$")
+_CAUSE = re.compile(r"^.*(?:the job (?:was broken [\d.]+ s ago|is broken)|this team was broken by pe \d+): |"
+                    r"; call shmemx_leave$")
 _CALL_NAMES = re.compile(r"^(?:shmemx?_\w+(?:, SHMEMX_\w+)?: )+| by shmemx_leave\b")
 _PES = re.compile(r"\bpe(s?)\b(?: (\d+))?", re.IGNORECASE)
 
@@ -53,13 +54,13 @@ class World:
     def __init__(self, name, pe, ranks, uniqueid, is_one_node):
         self.name, self.pe, self.ranks, self.size = name, pe, ranks, len(ranks)
         self.pid = os.getpid()
-        self.broken = None  # why no call works any more
+        self._broken, self.alive = None, set()  # its leases that are not closed
+        self.has_lost_teams = False  # a group has broken and the job has not
         self.free_teams = {}  # PE numbers: {tag: (team, its Pairs)}
         self.leases = 0
         self.own_word = None  # an address in its memory
         self.symmetric = {}  # address of a symmetric tensor: weak reference to its memory
         self.at_end = []  # functions of this world
-        self.abort_hooks = {}  # of its groups: by the group and torch's number
         self.streams = None  # of its device; see _stream.streams_of
         self.limits = {}  # time limits in seconds of groups with calls on streams
         self.lib, self.device = _lib.load(), _lib.flavour()
@@ -67,6 +68,17 @@ class World:
         self._start(uniqueid, is_one_node)
         self._looks = threading.Lock()  # the watch is in the library
         _work.watch.add(self)
+
+    @property
+    def broken(self):
+        """Why no call of any group works any more, or None."""
+        return self._broken
+
+    @broken.setter
+    def broken(self, reason):
+        self._broken = reason
+        for lease in list(self.alive):
+            lease.broken = lease.broken or reason
 
     def _start(self, uniqueid, is_one_node):
         if compares_calls():
@@ -115,21 +127,21 @@ class World:
         if self.broken is not None:
             raise IsomerError(self.broken)
 
-    def check_alive(self, team):
+    def check_alive(self, team=TEAM_WORLD):
         """check_usable, and raises when another PE has died; for loops that wait without the library."""
         self.check_usable()
         # shmemx_status tells of kernels that gave up; a call that is no description fails once the job is broken
-        if self.lib.shmemx_status(team, 0, None) != 0 or self._is_broken():
+        if self.lib.shmemx_status(team, 0, None) != 0 or self.is_broken():
             self.abort(self.last_error())
             raise IsomerError(self.broken)
 
-    def _is_broken(self):
+    def is_broken(self):
         return self.own_word and self.lib.shmemx_offset_of(self.own_word, byref(c_uint64())) != 0
 
     def last_error(self):
         """The sentence of this thread's last call that failed, or why the job is broken."""
         sentence = _lib.text_of(self.lib.shmemx_error_text)
-        if self._is_broken():
+        if self.is_broken():
             sentence = _lib.text_of(self.lib.shmemx_error_text)
         return self.in_words(sentence) or "a wait gave up"
 
@@ -171,7 +183,7 @@ class World:
         error = _lib.DeviceError()
         while self.limits and self.broken is None and self.lib.shmemx_device_error(byref(error)) == 1:
             call, waited = error.call.decode(errors="replace"), error.waited_seconds
-            if self._is_broken():
+            if self.is_broken():
                 self.abort(self.last_error())
             elif error.gave_up or waited >= min(self.limits.values()):
                 self.abort_here(self.in_words(f"{call} has waited {waited:.1f} s for pe {error.pe}") +
@@ -185,12 +197,8 @@ class World:
         """Ends all waits of this PE; every later call raises `reason`, also on the other ranks once this one has left.
         Any thread."""
         if self.broken is None:
-            hooks, self.abort_hooks = self.abort_hooks, {}
-            for hook in hooks.values():
-                try:
-                    hook()
-                except Exception:  # of the program; the job ends nevertheless
-                    traceback.print_exc()
+            for lease in list(self.alive):
+                lease.call_hooks()
             self.broken = reason
             self.lib.shmemx_break(reason.encode(errors="replace")[:255])
 
@@ -215,6 +223,8 @@ class World:
         why = _failure()
         if why is not None and seconds <= 0:
             self.abort_here(f"the program has ended {why}")
+        if self.has_lost_teams:  # a rank that was late may not come
+            seconds = min(seconds, EXIT_SECONDS)
         self.broken = self.broken or (None if seconds > 0 and self._all_arrive(seconds) else "the job was left")
         _work.watch.remove(self)
         with self._looks:  # it looks no more
@@ -247,7 +257,62 @@ class Lease:
     def __init__(self, world, pes, tag, team, pairs):
         self.world, self.pes, self.tag, self.team, self.pairs = world, pes, tag, team, pairs
         self.one_slot = False  # of calls on streams; the same on all members
+        self.broken = None  # why no call of the group works any more
+        self.abort_hooks = {}  # by torch's number
+        pairs.lease = weakref.ref(self)
+        world.alive.add(self)
         world.leases += 1
+
+    # ---- errors, as of World ----
+
+    def check_usable(self):
+        if self.broken is not None:
+            raise IsomerError(self.broken)
+
+    def check_alive(self):
+        """check_usable, and raises when a PE has died or a member has broken the team."""
+        self.check_usable()
+        if self.world.lib.shmemx_status(self.team, 0, None) != 0 or self.world.is_broken():
+            self._raise()
+
+    def check_call(self, status):
+        """After a wrong argument, with which nothing was done, the next call fits those of the others. After any other
+        error it may not: the group is broken."""
+        if status == -errno.EINVAL:
+            raise IsomerError(self.broken or self.world.last_error())
+        if status != 0:
+            self._raise()
+
+    def _raise(self):
+        sentence = self.world.last_error()
+        (self.world if self.world.is_broken() else self).abort(sentence)
+        raise IsomerError(self.broken)
+
+    def call_hooks(self):
+        hooks, self.abort_hooks = self.abort_hooks, {}
+        for hook in hooks.values():
+            try:
+                hook()
+            except Exception:  # of the program; the group ends nevertheless
+                traceback.print_exc()
+
+    def abort_here(self, reason):
+        self.abort(f"{reason} on rank {self.world.ranks[self.world.pe]}")
+
+    def abort(self, reason):
+        """Ends all waits in the group's calls, on all members; every later one raises `reason`. Other groups go on, where
+        the library can end the team alone: not on several nodes, and not after calls on the device. Any thread."""
+        if self.broken is not None:
+            return
+        self.call_hooks()
+        self.broken, text, is_alone = reason, reason.encode(errors="replace"), len(self.pes) > 1
+        if is_alone and self.world.lib.shmemx_team_break(self.team, text) != 0:
+            self.world.abort(reason)
+            return
+        self.world.has_lost_teams = True
+        for channel in list(self.pairs.channels.values()):
+            if channel.core.n > 1:
+                self.world.lib.shmemx_team_break(channel.core.lease.team, text)
 
     def close(self, seconds):
         """Gives the team back. The last lease ends the job, and waits up to `seconds` for the other PEs."""
@@ -255,9 +320,10 @@ class Lease:
         with _lock:
             if self.team is None or os.getpid() != self.world.pid:
                 return
-            if not self.world.broken:
+            if self.broken is None:
                 self.world.give_team(self.pes, self.tag, self.team, self.pairs)
             self.team = None
+            self.world.alive.discard(self)
             self.world.leases -= 1
             if self.world.leases == 0:
                 self.world.stop(seconds)

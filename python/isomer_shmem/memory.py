@@ -362,7 +362,7 @@ def _wait_on_host(block, word, value, compare, timeout):
         polls += 1
         if polls > SPINS:
             time.sleep(0 if polls < 50 * SPINS else 0.0005)
-            block.world.check_alive(group.lease.team)
+            group.lease.check_alive()
             if time.monotonic() > end:
                 raise IsomerError(f"wait: the signal is {seen}, not {compare} {value}, at the end of its time")
 

@@ -137,7 +137,7 @@ def shrink(ranks_to_exclude):
     rank, timeout = staying.index(me), timedelta(seconds=before.timeout_seconds())
     store = PrefixStore("isomer/without/" + "/".join(map(str, excluded)), before.get_group_store())
     _world.exchange(store, "shrink", rank, len(staying), timeout, None)  # no rank that stays is in a call any more
-    before.abort()
+    before.lease.world.abort_here("the process group was aborted")
     dist.destroy_process_group()
     dist.init_process_group("isomer", store=store, rank=rank, world_size=len(staying), timeout=timeout)
     return dist.group.WORLD
@@ -211,7 +211,7 @@ class IsomerGroup(ProcessGroup):
             gloo.connect()
         if lease is not None:
             self._core, self._pairs = Core(lease), PointToPoint(lease, self._limit)
-            self._sequence = Sequence(lease.world.names(lease.pes), lease.world.abort_here, self._limit, self._core)
+            self._sequence = Sequence(lease.world.names(lease.pes), lease.abort_here, self._limit, self._core)
             self._streams = streams_of(lease.world)
             _world.enter(self)
 
@@ -412,23 +412,23 @@ class IsomerGroup(ProcessGroup):
         self._limit.seconds = timeout.total_seconds()
 
     def register_abort_hook(self, hook_id, hook):
-        """hook() is called once, before the job breaks: by a timeout, a dead rank, abort()."""
-        self.core().world.abort_hooks[id(self), hook_id] = hook
+        """hook() is called once, before the group breaks: by a timeout, a dead rank, abort()."""
+        self.lease.abort_hooks[hook_id] = hook
 
     def unregister_abort_hook(self, hook_id):
-        self.core().world.abort_hooks.pop((id(self), hook_id), None)
+        self.lease.abort_hooks.pop(hook_id, None)
 
     def get_error(self):
         """torch's word for what has happened to the group."""
-        why = self._core.world.broken if self._core is not None else None
+        why = self._core.lease.broken if self._core is not None else None
         if why is None:
             return ErrorType.SUCCESS
         return ErrorType.TIMEOUT if "timeout" in why else ErrorType.COMM_ERROR
 
     def abort(self):
-        """Ends the calls under way with an error; the group takes no more."""
+        """Ends the calls under way with an error, on all ranks of the group, which takes no more."""
         if self._core is not None and self._pid == os.getpid():
-            self._core.world.abort_here("the process group was aborted")
+            self._core.lease.abort_here("the process group was aborted")
         self.shutdown(0.0)
 
     def shutdown(self, seconds=None):
@@ -437,12 +437,11 @@ class IsomerGroup(ProcessGroup):
         if core is None or self._pid != os.getpid():
             return
         _world.leave(self)
-        for key in [key for key in core.world.abort_hooks if key[0] == id(self)]:
-            del core.world.abort_hooks[key]
+        core.lease.abort_hooks.clear()
         if seconds is None:
             seconds = _world.seconds_for_exit(self._limit.seconds)
         if not self._pairs.close(min(seconds, _world.EXIT_SECONDS)) or not self._sequence.close(seconds):
-            core.world.abort_here("the process group was destroyed while calls were under way")
+            core.lease.abort_here("the process group was destroyed while calls were under way")
             self._pairs.close(_world.EXIT_SECONDS)
             self._sequence.close(_world.EXIT_SECONDS)
         if self._queue is not None:

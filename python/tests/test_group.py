@@ -8,6 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 import torch.distributed as dist  # noqa: E402
+from torch._C._distributed_c10d import ErrorType  # noqa: E402
 from torch.distributed import ReduceOp  # noqa: E402
 
 from conftest import tell, wait_for  # noqa: E402
@@ -418,6 +419,67 @@ def late():
 
 def test_a_call_that_lasts_longer_than_the_timeout_raises(ranks):
     ranks(2, late, backend=None)
+
+
+def one_group_times_out():
+    """Rank 2 is late in group a, and later none sends in c; the other groups go on with right numbers, and so do threads
+    that are in calls of b meanwhile."""
+    me, size = dist.get_rank(), dist.get_world_size()
+    everyone = list(range(size))
+    a, b, c = (dist.new_group(everyone, timeout=timedelta(seconds=60)) for _ in range(3))
+    dist.barrier()
+    hooks = []
+    a.register_abort_hook(1, lambda: hooks.append("a"))
+    b.register_abort_hook(1, lambda: hooks.append("b"))
+    a.set_timeout(timedelta(seconds=2))  # and of no other group
+    below = [dist.all_reduce(torch.full((200_000,), me + 1.0), group=b, async_op=True) for _ in range(3)]
+    if me != 2:
+        begin = time.monotonic()
+        with pytest.raises(dist.DistBackendError, match="timeout of 2 s"):
+            dist.all_reduce(torch.ones(100_000), group=a)
+        assert 1.5 < time.monotonic() - begin < 30
+        with pytest.raises(dist.DistBackendError, match="barrier of group 0/1/2: all_reduce of .*timeout of 2 s"):
+            dist.barrier(group=a)
+        assert a.get_error() == ErrorType.TIMEOUT and b.get_error() == ErrorType.SUCCESS
+        tell("has raised")
+    else:
+        wait_for("has raised", [0, 1])
+        with pytest.raises(dist.DistBackendError, match="all_reduce of group 0/1/2 has passed its timeout of 2 s"):
+            dist.all_reduce(torch.ones(100_000), group=a)  # late: it learns why, and at once
+    assert hooks == ["a"]
+    for work in below:
+        work.wait()
+    for group in (b, c, None):
+        for length in (1, 1000, 300_000):
+            values = torch.arange(length, dtype=torch.float64) * (me + 1)
+            dist.all_reduce(values, group=group)
+            assert torch.equal(values, torch.arange(length, dtype=torch.float64) * (size * (size + 1) // 2))
+        gathered = [torch.zeros(1) for _ in everyone]
+        dist.all_gather(gathered, torch.full((1,), float(me)), group=group)
+        assert [int(each) for each in gathered] == everyone
+    c.set_timeout(timedelta(seconds=2))
+    if me == 0:  # messages: the receiver's channel and its group end, on the late sender, too
+        with pytest.raises(dist.DistBackendError, match="recv of group 1/0 has passed its timeout of 2 s"):
+            dist.recv(torch.ones(1), 1, group=c)
+        tell("has received nothing")
+    else:
+        wait_for("has received nothing", [0])
+        with pytest.raises(dist.DistBackendError, match="recv of group 1/0 has passed its timeout of 2 s on rank 0"):
+            dist.all_reduce(torch.ones(1), group=c)
+    dist.destroy_process_group(a)
+    again = dist.new_group(everyone)  # the same ranks as the broken ones
+    for group in (again, b, None):
+        values = torch.full((3,), me + 1)
+        dist.all_reduce(values, group=group)
+        assert values.eq(size * (size + 1) // 2).all()
+        if me < 2:
+            message = torch.full((2,), 7.0 + me)
+            (dist.send if me == 0 else dist.recv)(message, 1 - me, group=group)
+            assert message.eq(7).all()
+
+
+def test_a_timeout_of_one_group_leaves_the_others(ranks):
+    ranks(3, one_group_times_out)
 
 
 def filled(count, dtype=torch.float32):

@@ -203,10 +203,10 @@ class AllReduce:
 
     def capture(self):
         """A context for the capture of graphs. All is ready since this object was made, so that nothing is to be done;
-        it raises where the job is broken."""
+        it raises where the group is broken."""
         if self._group is None:
             raise IsomerError("this AllReduce is closed")
-        self._group.lease.world.check_usable()
+        self._group.lease.check_usable()
         return contextlib.nullcontext(self)
 
     def close(self):
