@@ -185,8 +185,8 @@ NAMES = ("allreduce", "allreduce_coalesced", "reduce", "reduce_scatter", "reduce
          "reduce_scatter_single_coalesced", "broadcast", "allgather", "allgather_coalesced", "all_gather_single",
          "all_gather_single_coalesced", "gather", "scatter", "alltoall", "all_to_all_single", "barrier", "send", "recv",
          "recv_anysource")
-OF_GROUP = ("abort", "allocate_tensor", "get_error", "memory_stats", "register_abort_hook", "set_timeout", "shutdown",
-            "supports_tensor_alloc", "unregister_abort_hook")
+OF_GROUP = ("abort", "allocate_tensor", "get_error", "get_reconfigure_handle", "memory_stats", "reconfigure",
+            "register_abort_hook", "set_timeout", "shutdown", "supports_tensor_alloc", "unregister_abort_hook")
 
 
 def hooks_of_torch(group):

@@ -21,6 +21,8 @@ import uuid
 import weakref
 from ctypes import byref, c_int, c_uint64, c_void_p
 
+from torch.distributed import PrefixStore
+
 from . import _lib, _work
 from ._lib import IsomerError
 from ._pairs import TEAM_WORLD, Pairs
@@ -299,9 +301,15 @@ class Lease:
     def abort_here(self, reason):
         self.abort(f"{reason} on rank {self.world.ranks[self.world.pe]}")
 
+    def abort_quietly(self, reason):
+        """Without the hooks, which are returned: the program knows of it."""
+        hooks, self.abort_hooks = self.abort_hooks, {}
+        self.abort_here(reason)
+        return hooks
+
     def abort(self, reason):
-        """Ends all waits in the group's calls, on all members; every later one raises `reason`. Other groups go on, where
-        the library can end the team alone: not on several nodes, and not after calls on the device. Any thread."""
+        """Ends all waits in the group's calls, on all members; every later one raises `reason`. Other groups go on,
+        where the library can end the team alone: not on several nodes, and not after calls on the device. Any thread."""
         if self.broken is not None:
             return
         self.call_hooks()
@@ -314,7 +322,7 @@ class Lease:
             if channel.core.n > 1:
                 self.world.lib.shmemx_team_break(channel.core.lease.team, text)
 
-    def close(self, seconds):
+    def close(self, seconds, ends_job=True):
         """Gives the team back. The last lease ends the job, and waits up to `seconds` for the other PEs."""
         global _world
         with _lock:
@@ -325,10 +333,9 @@ class Lease:
             self.team = None
             self.world.alive.discard(self)
             self.world.leases -= 1
-            if self.world.leases == 0:
+            if self.world.leases == 0 and ends_job and _world is self.world:
+                _world = None
                 self.world.stop(seconds)
-                if _world is self.world:
-                    _world = None
 
 
 def _after_fork():
@@ -471,6 +478,46 @@ def join(store, rank, ranks, timeout):
             lease.pairs.is_near = all(outcome["is_near"] for outcome in outcomes)
             lease.pairs.meet([outcome["words"] for outcome in outcomes])
         return lease, reason
+
+
+def _plan(records):
+    """Whether the members leave their jobs before they join: a function of their records alone. A job of which some PEs
+    are no members is left where that ends no other group: those PEs may die."""
+    jobs = {record["job"] for record in records}
+    if len(jobs) == 1 and None not in jobs:
+        return len(records) < records[0]["size"] and not any(record["others"] for record in records)
+    for member, record in enumerate(records):
+        if record["others"] and None not in jobs:
+            raise IsomerError(f"reconfigure: member {member} of the new group has {record['others']} other groups in a "
+                              "job that not all members are in; destroy these groups before")
+    return True
+
+
+def join_others(store, rank, ranks, timeout):
+    """As join, for members who may be in different jobs or in a broken one: they leave them, or stay in the one that all
+    of them are in."""
+    with _lock:
+        _forget_parent()
+        try:
+            is_whole = _world is not None and _world.broken is None and not _world.is_broken()
+            records = exchange(store, "plan", rank, len(ranks), timeout,
+                               {"job": _world.name if is_whole else None, "others": _world.leases if is_whole else 0,
+                                "size": _world.size if is_whole else 0})
+            if _world is not None and (_plan(records) or not is_whole):
+                _leave_job()
+            return join(PrefixStore("join", store), rank, ranks, timeout)
+        except BaseException:
+            if _world is not None and _world.leases == 0:
+                _leave_job()
+            raise
+
+
+def _leave_job():
+    """Without the other PEs, for which the job is broken then."""
+    global _world
+    world, _world = _world, None
+    world.abort_here("the process group was reconfigured")
+    world.stop(0.0)
 
 
 def _agreed(lease, outcomes):

@@ -7,12 +7,14 @@ library does not have go to an inner gloo group: sparse tensors, sends with larg
 call, its tag and its type alone, so that all members choose alike; gloo starts at the first such call.
 """
 import contextlib
+import json
 import os
 import threading
 import warnings
 import weakref
 from collections import namedtuple
 from datetime import timedelta
+from uuid import uuid4
 
 import torch
 import torch.distributed as dist
@@ -27,7 +29,7 @@ from ._pairs import TAGS, PointToPoint
 from ._device import streams_of
 from ._instruments import is_new, modes_look, profiler_looks
 from ._stream import Queue
-from ._work import AllWork, Limit, Sequence, not_compiled
+from ._work import IN_CHILD, AllWork, IsomerWork, Limit, Sequence, not_compiled
 from .pool import pool_of
 
 _warned = set()
@@ -119,11 +121,42 @@ def prepare(group=None):
         mine.run_now("prepare", lambda _: world.start_device())
 
 
+# What torch's options say of new members.
+ReconfigureOptions = namedtuple("ReconfigureOptions", "uuid handles timeout")
+
+
+def get_reconfigure_handle(group=None):
+    """What names this rank's object of a group (None: the default one) in reconfigure. A text, for any channel: the
+    group's store also works after a death."""
+    return _ours("get_reconfigure_handle", group).get_reconfigure_handle()
+
+
+def _ours(name, group):
+    group = group if group is not None else dist.group.WORLD
+    if not isinstance(group, IsomerGroup):
+        raise IsomerError(f"{name}: the process group is of another backend, which would have to change members, too")
+    return group
+
+
+def reconfigure(uuid, handles, timeout=None, group=None):
+    """The group (None: the default one) has other members from here on, in the same process and as the same object,
+    also after a death, a timeout or abort(): those whose handles are given, in this order, which is that of their new ranks.
+    uuid: a number that the group has not had yet. Collective over the new members, with equal uuid and handles; others
+    take no part. Calls of the group that are under way end with an error.
+
+    The members stay in their job where all of them are in one, no PE of it has died, and it has no other PEs or these
+    processes have other groups. Else they leave their jobs and begin one: symmetric tensors are gone then, and other
+    groups of these processes raise; whole jobs that have other groups are not left, but raise on all members. The
+    group's store must be in a process that stays: torchrun's is in its agent. torch 2.14 has it as
+    torch.distributed._reconfigure. Returns a work that has ended."""
+    return _ours("reconfigure", group).reconfigure(ReconfigureOptions(uuid, list(handles), timeout))
+
+
 def shrink(ranks_to_exclude):
     """The other ranks go on in their processes, after a death or without one: they leave the job and make a default group
     of their own, which is returned. All earlier groups are destroyed, and symmetric tensors with them; ranks are counted
     anew, in their old order. All ranks that stay call it with the same list; those in the list do not. The store must be
-    in a process that stays: torchrun's is in its agent."""
+    in a process that stays: torchrun's is in its agent. reconfigure() keeps the group's object."""
     before, excluded = group_of(None), sorted(set(ranks_to_exclude))
     size, me = before.size(), before.rank()
     for rank in excluded:
@@ -151,6 +184,12 @@ def background(group=None, on=True):
     return mine.queue().background(on) if streams_of(mine.lease.world) is not None else contextlib.nullcontext()
 
 
+def ended_work(name):
+    work = IsomerWork(name, [])
+    work.finish()
+    return work
+
+
 def ended(work, async_op):
     """A work, or None behind a call that is not asynchronous."""
     if work is not None and not async_op:
@@ -174,6 +213,12 @@ class BackendFace:
     def name(self):
         return "isomer"
 
+    def rank(self):
+        return self.group().rank()
+
+    def size(self):
+        return self.group().size()
+
     def comm_split_count(self):
         return self.group().splits
 
@@ -194,8 +239,9 @@ class IsomerGroup(ProcessGroup):
     """One group. torch's collectives are added to it below, from _dispatch.CALLS."""
 
     def __init__(self, options, ranks, lease, gloo):
+        self._rank, self._size, self._ranks = options.group_rank, options.group_size, ranks
         super().__init__(options.group_rank, options.group_size)
-        self._store, self._ranks, self._gloo, self._pid = options.store, ranks, gloo, os.getpid()
+        self._store, self._pid, self._handle, self._uuids = options.store, os.getpid(), uuid4().hex, set()
         self._limit = Limit(options.timeout.total_seconds())
         self._devices = [torch.device("cpu"), torch.device("cuda")] if has_gpu() else [torch.device("cpu")]
         self._name, self._description = "", "undefined"
@@ -203,10 +249,15 @@ class IsomerGroup(ProcessGroup):
         for device in self._devices if _instruments.has_backends else ():
             self._register_backend(device, ProcessGroup.BackendType.CUSTOM, self._backend)
         self._set_default_backend(ProcessGroup.BackendType.CUSTOM)
-        self._core, self._sequence, self._coalesced = None, None, None
-        self._streams, self._queue, self._messages = None, None, []
         self.splits = 0  # calls of split_group
         self.has_hooks = _instruments.hooks_of_torch(self)
+        self._begin(options.group_rank, ranks, lease, gloo)
+
+    def _begin(self, rank, ranks, lease, gloo):
+        """The group has these members from here on. lease: None: gloo does it all."""
+        self._rank, self._size, self._ranks, self._gloo = rank, len(ranks), ranks, gloo
+        self._core, self._sequence, self._coalesced = None, None, None
+        self._streams, self._queue, self._messages = None, None, []
         if lease is None or not lease.pairs.is_near:  # it does all sends and receives
             gloo.connect()
         if lease is not None:
@@ -214,6 +265,16 @@ class IsomerGroup(ProcessGroup):
             self._sequence = Sequence(lease.world.names(lease.pes), lease.abort_here, self._limit, self._core)
             self._streams = streams_of(lease.world)
             _world.enter(self)
+
+    # torch's own fields keep what they were at first, so both its names in Python and those in C++ are here.
+
+    def rank(self):
+        return self._rank
+
+    def size(self):
+        return self._size
+
+    getRank, getSize = rank, size
 
     def is_open(self):
         return self._core is not None or self._sequence is None
@@ -268,6 +329,48 @@ class IsomerGroup(ProcessGroup):
         made._set_group_name(name)
         made._set_group_desc(group_desc or "undefined")
         return made
+
+    # ---- other members: torch 2.14 has these names ----
+
+    supports_reconfigure = True
+
+    def get_reconfigure_handle(self):
+        """Names this rank's object of the group to the others, as long as the process lives."""
+        return json.dumps({"id": self._handle, "rank": self._ranks[self._rank]})
+
+    def reconfigure(self, opts):
+        """isomer_shmem.reconfigure, of opts.uuid, opts.handles and opts.timeout. Returns a work that has ended."""
+        if self._pid != os.getpid():
+            raise IsomerError(IN_CHILD)
+        handles = [json.loads(handle) for handle in opts.handles]
+        objects = [handle["id"] for handle in handles]
+        if self._handle not in objects or len(set(objects)) < len(objects):
+            found = "none of them of this rank" if self._handle not in objects else "two of one rank"
+            raise ValueError(f"isomer: reconfigure: handles has {len(handles)} entries, {found}; it must have one of "
+                             "each member, by its get_reconfigure_handle()")
+        if opts.uuid in self._uuids:
+            raise RuntimeError(f"isomer: reconfigure: uuid {opts.uuid} was already used by this group; take another")
+        self._uuids.add(opts.uuid)
+        timeout = opts.timeout or timedelta(seconds=self._limit.seconds)
+        rank, store = objects.index(self._handle), PrefixStore(f"isomer/reconfigured/{opts.uuid}", self._store)
+        is_default = self is dist.group.WORLD
+        ranks = list(range(len(handles))) if is_default else [handle["rank"] for handle in handles]
+        hooks = {}
+        if self._core is not None:  # calls under way end
+            hooks = self._core.lease.abort_quietly("the process group was reconfigured")
+            self.shutdown(0.0, ends_job=False)
+        lease, reason = _world.join_others(store, rank, ranks, timeout)
+        if lease is not None:
+            lease.abort_hooks = hooks
+        else:
+            warn_once(f"a group of {len(handles)} has no team, because {reason}")
+        self._begin(rank, ranks, lease, Gloo(PrefixStore("gloo", store), rank, len(handles), timeout))
+        if _instruments.has_backends:
+            self._backend.options.global_ranks_in_group = ranks
+        numbers = dist.distributed_c10d._world.pg_group_ranks
+        if self in numbers:
+            numbers[self] = {each: number for number, each in enumerate(ranks)}
+        return ended_work("reconfigure")
 
     # ---- for the other files of the package ----
 
@@ -431,8 +534,9 @@ class IsomerGroup(ProcessGroup):
             self._core.lease.abort_here("the process group was aborted")
         self.shutdown(0.0)
 
-    def shutdown(self, seconds=None):
-        """Ends the group on this rank. The last group of the process ends the job, when the other ranks come, too."""
+    def shutdown(self, seconds=None, ends_job=True):
+        """Ends the group on this rank. The last group of the process ends the job, when the other ranks come, too.
+        ends_job: False: the job goes on without a group."""
         core, self._core = self._core, None
         if core is None or self._pid != os.getpid():
             return
@@ -447,9 +551,11 @@ class IsomerGroup(ProcessGroup):
         if self._queue is not None:
             self._queue.close()
             self._queue = None  # it has this object, too
-        core.lease.close(seconds)
+        core.lease.close(seconds, ends_job)
         _world.keep_store(core.lease.world, self._store)
-        self._gloo = self.recorder = None
+        self._gloo = None
+        if ends_job:
+            self.recorder = None
 
     def after_fork(self):
         """In a child, which has copies of locks and of calls under way, and not the threads that end them."""

@@ -12,7 +12,7 @@ import torch
 
 from . import memory
 from ._work import IsomerWork
-from .pg import group_of
+from .pg import ended_work, group_of
 
 
 class _SignalWork(IsomerWork):
@@ -129,11 +129,7 @@ class Window:
 
 def _done(name, async_op):
     """The work of a call that needs no more waiting on the host."""
-    if not async_op:
-        return None
-    work = IsomerWork(name, [])
-    work.finish()
-    return work
+    return ended_work(name) if async_op else None
 
 
 def new_window(tensor=None, group=None):

@@ -10,6 +10,7 @@ import sys
 import textwrap
 import time
 import weakref
+from datetime import timedelta
 
 import pytest
 
@@ -226,6 +227,124 @@ def test_ranks_without_a_dead_one_go_on():
 
 def test_ranks_part_without_a_death(ranks):
     ranks(3, all_live_and_part)
+
+
+def collect(what, ranks):
+    """The handles of these ranks, by the store, which is no part of the job."""
+    store, me = dist.distributed_c10d._get_default_store(), int(os.environ["RANK"])
+    store.set(f"{what} {me}", iso.get_reconfigure_handle())
+    store.wait([f"{what} {rank}" for rank in ranks], timedelta(seconds=60))
+    return [store.get(f"{what} {rank}").decode() for rank in ranks]
+
+
+def check_new(group, size):
+    """The group's numbers are those of its members, by every way; new groups of it work, too."""
+    me = group.rank()
+    assert group is dist.group.WORLD and (dist.get_world_size(), dist.get_rank(), group.size()) == (size, me, size)
+    assert dist.get_process_group_ranks(group) == list(range(size))
+    group_sum(None, range(size))
+    pass_on(None, list(range(size)))
+    ranks = [None] * size
+    dist.all_gather_object(ranks, me)
+    assert ranks == list(range(size))
+    root = torch.full((3,), float(me))
+    dist.broadcast(root, src=size - 1)
+    assert root.eq(size - 1).all()
+    part = dist.new_group([0, size - 1])
+    if me in (0, size - 1):
+        group_sum(part, [0, size - 1])
+    dist.destroy_process_group(part)
+
+
+def goes_on_in_its_group():
+    """Ranks 1 and 3 of 5 die, one after the other. The group's object stays."""
+    me, group = dist.get_rank(), dist.group.WORLD
+    half = dist.new_group([0, 2, 4])
+    left = [0, 1, 2, 3, 4]
+    for uuid, dead in enumerate((1, 3)):
+        handles = collect(f"before {dead}", left)
+        if me == dead:
+            os._exit(0)
+        with pytest.raises(dist.DistBackendError, match="died|left"):
+            while True:
+                dist.all_reduce(torch.ones(1))
+        place = left.index(dead)
+        left.remove(dead)
+        del handles[place]
+        begin = time.monotonic()
+        assert iso.reconfigure(uuid, handles).wait()
+        assert time.monotonic() - begin < 20
+        assert group.rank() == left.index(me)
+        check_new(group, len(left))
+        assert dist.ProcessGroup.size(group) == len(left)  # as C++ asks
+    with pytest.raises(dist.DistBackendError, match="group was reconfigured|died"):
+        half.allreduce([torch.ones(1)]).wait()  # torch counts by ranks of the default group, which has others now
+    with pytest.raises(RuntimeError, match="uuid 1 was already used"):
+        iso.reconfigure(1, handles)
+    with pytest.raises(ValueError, match="handles has 2 entries, none of them of this rank"):
+        iso.reconfigure(9, [handle for rank, handle in enumerate(handles) if rank != group.rank()])
+    with pytest.raises(ValueError, match="two of one rank"):
+        iso.reconfigure(9, handles + handles)
+
+
+def test_survivors_go_on_in_the_same_group():
+    body = (f"sys.path.insert(0, {os.path.dirname(os.path.abspath(__file__))!r})\n"
+            "from test_world import goes_on_in_its_group\n"
+            "goes_on_in_its_group()\n"
+            "print('went on')\n")
+    said = [process.communicate(timeout=LIMIT_SECONDS) for process in start_ranks(body, 5)]
+    assert [out for out, _ in said] == ["went on\n", "", "went on\n", "", "went on\n"], said
+
+
+def other_members():
+    """Down to one rank each, up again, in another order, after abort(), and beside another group. What has the group's
+    object goes on, too: a DDP model, whose C++ asks it for its size."""
+    def check_model(mean):
+        model.zero_grad()
+        model(torch.full((1, 3), 1.0 + me)).sum().backward()
+        assert torch.allclose(next(model.parameters()).grad, torch.full((2, 3), mean))
+    me, group, everyone = dist.get_rank(), dist.group.WORLD, [0, 1, 2]
+    model, hooks = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 2, bias=False)), []
+    check_model(2.0)
+    collect("model", everyone)
+    group.register_abort_hook(7, lambda: hooks.append(1))
+    iso.reconfigure(10 + me, [iso.get_reconfigure_handle()])
+    assert (dist.get_world_size(), dist.get_rank()) == (1, 0)
+    dist.all_reduce(alone := torch.ones(2))
+    assert alone.eq(1).all()
+    check_model(1.0 + me)
+    iso.reconfigure(20, collect("up", everyone))
+    check_new(group, 3)
+    check_model(2.0)
+    iso.reconfigure(21, collect("turned", everyone)[::-1])
+    assert dist.get_rank() == 2 - me
+    check_new(group, 3)
+    tensor, other = iso.zeros(3), dist.new_group(everyone)
+    iso.reconfigure(22, collect("again", everyone))  # all stay in the job, and so do its tensors and groups
+    check_new(group, 3)
+    group_sum(other, everyone)
+    iso.put(tensor, torch.full((3,), me + 1.0), (me + 1) % 3)
+    iso.barrier()
+    assert tensor.eq((me - 1) % 3 + 1).all()
+    collect("barrier has ended", everyone)
+    assert hooks == []
+    group.abort()
+    assert hooks == [1]
+    iso.reconfigure(23, collect("aborted", everyone))
+    check_new(group, 3)
+    group_sum(other, everyone)
+    if me == 2:  # late: not a member at first
+        handles = collect("late", everyone)
+    else:
+        iso.reconfigure(24, collect("without 2", [0, 1]))
+        group_sum(None, [0, 1])  # no new group: torch counts them on each rank, and names them so
+        handles = collect("late", everyone)
+    iso.reconfigure(25, handles)
+    check_new(group, 3)
+
+
+def test_a_group_gets_other_members(ranks):
+    ranks(3, other_members)
 
 
 def two_jobs():
