@@ -162,6 +162,7 @@ def backend_class(face):
             self._options.global_ranks_in_group = group.global_ranks()
 
         options = property(lambda self: self._options)
+        mem_allocator = property(lambda self: self.group().mem_allocator)
 
         def getBackendName(self):
             return "isomer"

@@ -309,7 +309,7 @@ class Lease:
 
     def abort(self, reason):
         """Ends all waits in the group's calls, on all members; every later one raises `reason`. Other groups go on,
-        where the library can end the team alone: not on several nodes, and not after calls on the device. Any thread."""
+        where the library can end the team alone: on one node, without calls on the device. Any thread."""
         if self.broken is not None:
             return
         self.call_hooks()
@@ -494,8 +494,8 @@ def _plan(records):
 
 
 def join_others(store, rank, ranks, timeout):
-    """As join, for members who may be in different jobs or in a broken one: they leave them, or stay in the one that all
-    of them are in."""
+    """As join, for members who may be in different jobs or in a broken one: they leave them, or stay in the one that
+    all of them are in."""
     with _lock:
         _forget_parent()
         try:

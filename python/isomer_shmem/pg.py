@@ -30,7 +30,7 @@ from ._device import streams_of
 from ._instruments import is_new, modes_look, profiler_looks
 from ._stream import Queue
 from ._work import IN_CHILD, AllWork, IsomerWork, Limit, Sequence, not_compiled
-from .pool import pool_of
+from .pool import device_pool_of, pool_of
 
 _warned = set()
 
@@ -140,9 +140,9 @@ def _ours(name, group):
 
 def reconfigure(uuid, handles, timeout=None, group=None):
     """The group (None: the default one) has other members from here on, in the same process and as the same object,
-    also after a death, a timeout or abort(): those whose handles are given, in this order, which is that of their new ranks.
-    uuid: a number that the group has not had yet. Collective over the new members, with equal uuid and handles; others
-    take no part. Calls of the group that are under way end with an error.
+    also after a death, a timeout or abort(): those whose handles are given, in this order, which is that of their new
+    ranks. uuid: a number that the group has not had yet. Collective over the new members, with equal uuid and handles;
+    others take no part. Calls of the group that are under way end with an error.
 
     The members stay in their job where all of them are in one, no PE of it has died, and it has no other PEs or these
     processes have other groups. Else they leave their jobs and begin one: symmetric tensors are gone then, and other
@@ -498,6 +498,12 @@ class IsomerGroup(ProcessGroup):
     def allocate_tensor(self, size, *, dtype, device):
         """Memory of the library, with undefined contents, which other members read by pointer."""
         return pool_of(self.lease.world, device).take((size,), dtype)
+
+    @property
+    def mem_allocator(self):
+        """The library's local memory for torch.cuda.MemPool, as torch's NCCL has it; isomer_shmem.mem_pool() is such a
+        pool. An error where the job has no GPU."""
+        return device_pool_of(self, "mem_allocator").allocator
 
     def new_window(self, tensor=None):
         """A tensor of each member for one-sided calls: isomer_shmem.new_window. torch's own has no constructor."""

@@ -116,9 +116,10 @@ class DevicePool:
 
     def __init__(self, world, device):
         self._device = device
-        self._allocator = torch.cuda.memory.CUDAPluggableAllocator(world.lib._name, "shmemx_torch_malloc",
+        self._pluggable = torch.cuda.memory.CUDAPluggableAllocator(world.lib._name, "shmemx_torch_malloc",
                                                                    "shmemx_torch_free")
-        self.mem_pool = torch.cuda.MemPool(self._allocator.allocator())
+        self.allocator = self._pluggable.allocator()
+        self.mem_pool = torch.cuda.MemPool(self.allocator)
         self.buffers = self.nbytes = self.most_busy = 0
         world.at_end.append(self._end)
 
@@ -206,7 +207,12 @@ def mem_pool(group=None):
     """A torch.cuda.MemPool over the library's local memory, for torch.cuda.use_mem_pool: all ranks of a group allocate
     the tensors of a call in it, or none does. Lives as long as the group's job; not collective."""
     from .pg import group_of
-    world = group_of(group).lease.world
+    return device_pool_of(group_of(group), "mem_pool").mem_pool
+
+
+def device_pool_of(group, name):
+    world = group.lease.world
     if world.device == "cpu":
-        raise IsomerError("mem_pool: this job has no GPU")
-    return pool_of(world, "cuda").mem_pool
+        raise IsomerError(f"{name}: this job has no GPU; isomer_shmem.empty and the group's allocate_tensor give CPU "
+                          "tensors in memory of the library")
+    return pool_of(world, "cuda")

@@ -186,6 +186,26 @@ def lent_back():
     dist.barrier()
 
 
+def tensors_of_a_backend():
+    """As torch's own code asks for them, on CPUs; there is no allocator for torch.cuda.MemPool."""
+    group, me, n = dist.group.WORLD, dist.get_rank(), dist.get_world_size()
+    backend = group._get_backend(torch.device("cpu"))
+    assert [backend.supports_tensor_alloc(torch.device(kind)) for kind in ("cpu", "cuda")] == [True, False]
+    before = iso.memory_stats()["allocated_bytes.host.current"]
+    tensor = backend.allocate_tensor(5000, dtype=torch.float32, device=torch.device("cpu"))
+    assert tensor.shape == (5000,) and iso.memory_stats()["allocated_bytes.host.current"] - before >= tensor.nbytes
+    tensor.fill_(me + 1)
+    dist.all_reduce(tensor)
+    assert tensor.eq(n * (n + 1) // 2).all()
+    for call in (lambda: backend.mem_allocator, lambda: group.mem_allocator, iso.mem_pool):
+        with pytest.raises(iso.IsomerError, match="mem_.*: this job has no GPU; isomer_shmem.empty and"):
+            call()
+
+
+def test_memory_of_a_backend(ranks):
+    ranks(2, tensors_of_a_backend)
+
+
 def counted():
     """What a group costs: the table of docs/pytorch.md."""
     me, n = dist.get_rank(), dist.get_world_size()
