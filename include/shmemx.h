@@ -195,6 +195,7 @@ int shmemx_team_set_timeout(shmem_team_t team, double seconds);
  * SHMEMX_ERRORS_RETURN. Returns 0, or nonzero after a sentence: team is not a team of this PE, masks is neither 0 nor
  * 1; for masks 1 also: the error mode is SHMEMX_ERRORS_ABORT, or a member is on another node. */
 int shmemx_team_mask_deaths(shmem_team_t team, int masks);
+
 /* Breaks a team, and leaves the job and all other teams as they are: a call of the team has lasted too long, or its
  * result is not wanted. Calls of shmemx.h and shmemx_coll.h that are collective over the team come back with an error
  * on all members, also those of other threads and of members that come later: "CALL: this team was broken by pe 2:
