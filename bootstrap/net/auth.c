@@ -33,7 +33,8 @@ static void rounds(struct sip *s, int n)
 static uint64_t bytes_as_word(const unsigned char *bytes, size_t len)
 {
     uint64_t word = 0;
-    memcpy(&word, bytes, len);
+    if (len != 0) /* no bytes may have no address */
+        memcpy(&word, bytes, len);
     return le64toh(word);
 }
 

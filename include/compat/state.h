@@ -132,7 +132,7 @@ COMPAT_HOST void compat_heap_size(const char *theirs)
     for (int i = 0; i < 4 && *end != '\0'; i++)
         if ((*end | 0x20) == units[i])
             bytes *= (double)((uint64_t)1 << (10 * (i + 1)));
-    snprintf(text, sizeof text, "%.0f", bytes + COMPAT_ROOM);
+    snprintf(text, sizeof text, "%.0f", bytes + (double)COMPAT_ROOM);
     setenv("SHMEM_DEVICE_HEAP_SIZE", text, 0);
 }
 /* The library runs: its device, the teams. */

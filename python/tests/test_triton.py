@@ -237,14 +237,9 @@ def test_ptx_shared_memory_of_triton_stays_aligned():
         assert not re.search(r"^\s*\.shared\s+\.align", compiled(kernel, "sm_90").asm["ptx"], re.M)
 
 
-@triton.jit
-def settle(handle, a, b, flag, word, n, pe):
-    shmem.quiet(handle)
-
-
 def test_ptx_structures_are_stored_before_they_are_passed():
     """The functions of the bitcode take them by the address of the caller's copy."""
-    text = compiled(settle, "sm_90").asm["ptx"]
+    text = entry(compiled(who, "sm_90").asm["ptx"])
     order(text, r"__local_depot", r"cvta\.local", r"st\.local\.\w*\.?b64", r"call\.uni")
 
 
