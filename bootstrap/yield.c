@@ -8,6 +8,8 @@
 #include <time.h>
 
 #define SLICE_NS 1000000u /* what a busy program keeps, 1.4 ms with two cores; a yield among waiting PEs takes 1 us */
+#define TURN_MIN_NS 2000u  /* a yield takes less where nobody else wants the core */
+#define TURN_MAX_NS 200000u
 #define NAP_MIN_NS 10000 /* and the timer's slack, 50 us */
 #define NAP_MAX_NS 1000000
 #define NAP_SHARE 4 /* of what was waited already */
@@ -24,7 +26,7 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-bool iso_yield(uint64_t *since_ns)
+enum yielded iso_yield(uint64_t *since_ns)
 {
     uint64_t begin = now_ns(), until = __atomic_load_n(&crowded_until, __ATOMIC_RELAXED);
     if (since_ns != NULL && *since_ns == 0)
@@ -34,15 +36,15 @@ bool iso_yield(uint64_t *since_ns)
         long ns = share < NAP_MIN_NS ? NAP_MIN_NS : share > NAP_MAX_NS ? NAP_MAX_NS : (long)share;
         const struct timespec nap = {0, ns};
         (void)nanosleep(&nap, NULL);
-        return true;
+        return YIELDED_SLEPT;
     }
     (void)sched_yield();
-    uint64_t end = now_ns(), last = __atomic_load_n(&crowded_ns, __ATOMIC_RELAXED), span = last / 2;
-    if (end - begin >= SLICE_NS) {
+    uint64_t end = now_ns(), turn = end - begin, last = __atomic_load_n(&crowded_ns, __ATOMIC_RELAXED), span = last / 2;
+    if (turn >= SLICE_NS) {
         span = last == 0 ? CROWDED_MIN_NS : last < CROWDED_MAX_NS ? 2 * last : last;
         __atomic_store_n(&crowded_until, end + span, __ATOMIC_RELAXED);
     }
     if (span != last) /* 0 again after some that were short */
         __atomic_store_n(&crowded_ns, span, __ATOMIC_RELAXED);
-    return false;
+    return turn >= TURN_MIN_NS && turn < TURN_MAX_NS ? YIELDED_TURN : YIELDED_ALONE;
 }

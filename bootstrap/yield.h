@@ -6,10 +6,14 @@
 #ifndef ISO_YIELD_H
 #define ISO_YIELD_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
-/* since_ns: when the caller's wait began, 0: now, which is stored; NULL: of no known length. Returns true after a sleep. */
-bool iso_yield(uint64_t *since_ns);
+enum yielded {
+    YIELDED_ALONE, /* nobody wanted the core, or a program that kept it */
+    YIELDED_TURN,  /* somebody gave it back soon: another wait, and the two take turns on the core */
+    YIELDED_SLEPT
+};
+/* since_ns: when the caller's wait began, 0: now, which is stored; NULL: of no known length. */
+enum yielded iso_yield(uint64_t *since_ns);
 
 #endif

@@ -199,7 +199,7 @@ static void yield_while(const struct cpu_stream *s, bool idle)
     for (int i = 0; i < YIELDS_BEFORE_SLEEP; i++) {
         if ((__atomic_load_n(&s->pending, __ATOMIC_ACQUIRE) == 0) != idle) /* enqueue_locked, worker_main */
             return;
-        if (iso_yield(NULL))
+        if (iso_yield(NULL) == YIELDED_SLEPT)
             return;
     }
 }

@@ -532,7 +532,7 @@ void pshmemx_device_abort(void)
 
 static void rest(const struct proxy *p, uint64_t idle_ns)
 {
-    if (idle_ns < SPIN_NS && p->state->spin > 0) {
+    if (idle_ns < SPIN_NS && p->state->spin_most > 0) {
         iso_cpu_relax();
     } else if (idle_ns < (p->state->soft_network ? SPIN_NS : YIELD_NS)) { /* such a network needs the core itself */
         iso_yield(NULL);

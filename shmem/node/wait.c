@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The one place where a PE waits: spin, yield, then sleep; meanwhile notice dead peers, and have a wait that lasts too
- * long reported (report.c). With more PEs than cores it does not spin at all. Plain stores of peers (a GPU's, a NIC's)
+/* The one place where a PE waits: spin, yield, then sleep; meanwhile notice dead peers, and have a wait that lasts
+ * too long reported (report.c). With more PEs than cores it does not spin at all, and only for a short time where
+ * yields show that others wait on the same core, as PEs of another job do. Plain stores of peers (a GPU's, a NIC's)
  * cannot wake a futex, so the last stage is a timed sleep that stays below one per cent of what was waited already (6
  * per cent where the network is software); messages and completions of another node end it. While they come, the
  * waiting PE stays awake for the next. A wait that lasts is published in the control area, where every PE of the node
@@ -22,6 +23,7 @@
 
 #define POLLS_PER_LOOK 16               /* so many polls take as long as a look at the network */
 #define POLLS_PER_LOOK_SOFTWARE 32      /* where the network is software */
+#define SPIN_IN_TURNS 64u               /* polls, where waits take turns on a core: each keeps the others from it */
 #define YIELDS_NEAR_PER_LOOK 8          /* likewise, of a wait for a PE of this node */
 #define LOOKS_PER_YIELD 4               /* at the network: an answer that comes during a yield is seen later */
 #define YIELDS_PER_LOOK 32              /* between two looks at the clock */
@@ -242,6 +244,20 @@ static void look_who_is_late(struct wait *wait)
 
 static bool progress_wait(const struct state *self) { return self->above.progress != NULL && self->above.progress(); }
 
+void iso_wait_spin(struct state *self, unsigned polls)
+{
+    __atomic_store_n(&self->spin, polls, __ATOMIC_RELAXED);
+    __atomic_store_n(&self->spin_alone, self->ofi != NULL ? ISO_MIN(polls, 4u) : polls, __ATOMIC_RELAXED);
+}
+
+static void yield_core(struct state *self, struct wait *wait)
+{
+    enum yielded yielded = iso_yield(&wait->yielding_ns);
+    unsigned spin = yielded == YIELDED_TURN ? ISO_MIN(self->spin_most, SPIN_IN_TURNS) : self->spin_most;
+    if (yielded != YIELDED_SLEPT && spin != __atomic_load_n(&self->spin, __ATOMIC_RELAXED))
+        iso_wait_spin(self, spin);
+}
+
 int iso_wait_slow(struct wait *wait, uint64_t seen)
 {
     struct state *self = ISO;
@@ -252,7 +268,7 @@ int iso_wait_slow(struct wait *wait, uint64_t seen)
     /* What is waited for may come by the network, or need this PE to serve another. */
     bool network = self->verbs != NULL || self->ofi != NULL;
     bool near = network && wait->peer >= 0 && self->peers[wait->peer].local;
-    if (wait->polls < self->spin) {
+    if (wait->polls < __atomic_load_n(&self->spin, __ATOMIC_RELAXED)) {
         if (network && !near) {
             wait->polls += (self->soft_network ? POLLS_PER_LOOK_SOFTWARE : POLLS_PER_LOOK) - 1;
             wait->worked |= progress_wait(self);
@@ -265,8 +281,8 @@ int iso_wait_slow(struct wait *wait, uint64_t seen)
         if (network && (!near || wait->yields % YIELDS_NEAR_PER_LOOK == 0))
             wait->worked |= progress_wait(self);
         /* A look at a network may itself be a system call. Where PEs share cores, each look gives the core away. */
-        if (!network || near || self->spin == 0 || wait->yields % LOOKS_PER_YIELD == 0)
-            (void)iso_yield(&wait->yielding_ns);
+        if (!network || near || self->spin_most == 0 || wait->yields % LOOKS_PER_YIELD == 0)
+            yield_core(self, wait);
         return 0;
     }
     uint64_t now = iso_wait_now_ns();
@@ -293,7 +309,7 @@ int iso_wait_slow(struct wait *wait, uint64_t seen)
      * network is software, the kernel carries what is waited for, so the wait sleeps soon. */
     wait->sleeping = now - wait->busy_ns > (self->soft_network ? SLEEP_AFTER_SOFTWARE_NS : SLEEP_AFTER_NS);
     if (!wait->sleeping) {
-        (void)iso_yield(&wait->yielding_ns);
+        yield_core(self, wait);
         return 0;
     }
     uint64_t share = waited / (self->soft_network ? SLEEP_SHARE_SOFTWARE : SLEEP_SHARE);

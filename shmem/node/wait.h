@@ -105,6 +105,8 @@ ISO_INLINE void iso_cpu_relax(void)
     __asm__ volatile("isb" ::: "memory");
 #endif
 }
+/* From now on waits poll so often before they yield. */
+void iso_wait_spin(struct state *self, unsigned polls);
 int iso_wait_slow(struct wait *wait, uint64_t seen);
 void iso_wait_finish(struct wait *wait);
 
@@ -113,7 +115,7 @@ void iso_wait_finish(struct wait *wait);
  * and the wait is over without what it waited for (iso_job_rc says so at the end of the call). */
 ISO_INLINE int iso_wait_pause(struct wait *wait, uint64_t seen)
 {
-    if (ISO_UNLIKELY(++wait->polls >= ISO->spin_alone))
+    if (ISO_UNLIKELY(++wait->polls >= __atomic_load_n(&ISO->spin_alone, __ATOMIC_RELAXED)))
         return iso_wait_slow(wait, seen);
     iso_cpu_relax();
     return 0;

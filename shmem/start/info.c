@@ -157,10 +157,10 @@ static void write_info_job(FILE *out)
             self->n_pes, self->boot->launcher, self->boot->ops != NULL ? self->boot->ops->name : "none",
             levels[self->thread_level & 3]);
     fprintf(out, "cores: %d for the %d PEs of this node, ", cores(), self->n_local);
-    if (self->spin == 0)
+    if (self->spin_most == 0)
         fprintf(out, "a wait yields its core at once\n");
     else
-        fprintf(out, "a wait polls %u times before it yields its core\n", self->spin);
+        fprintf(out, "a wait polls %u times before it yields its core\n", self->spin_most);
 }
 
 /* "0-3,8" for the PEs whose node is that of `first`. */

@@ -217,8 +217,8 @@ static int start_locked(const shmemx_init_attr_t *attr, int requested, int *prov
         take_library_down();
         return rc;
     }
-    self->spin = env.spin >= 0 ? (unsigned)env.spin : self->oversubscribed ? 0 : 1000;
-    self->spin_alone = self->ofi != NULL ? ISO_MIN(self->spin, 4u) : self->spin;
+    self->spin_most = env.spin >= 0 ? (unsigned)env.spin : self->oversubscribed ? 0 : 1000;
+    iso_wait_spin(self, self->spin_most);
     iso_set_careful(self, false);
     self->thread_level = requested;
     *provided = requested;

@@ -54,7 +54,8 @@ struct state {
     bool exited;               /* the program ends, and shmem_finalize was done for it */
     int my_pe;
     int n_pes;
-    unsigned spin;       /* polls of a wait before it yields the core: 0 when PEs outnumber cores */
+    unsigned spin_most;  /* polls of a wait before it yields the core: 0 when PEs outnumber cores */
+    unsigned spin;       /* now: fewer where waits take turns on a core. Relaxed, as is the next one */
     unsigned spin_alone; /* the first of these; the others look at the network, too, where that needs calls of a PE */
     bool odd_words;  /* debug, or calls are counted: the fast half of calls whose other side is a value is left */
     bool odd_memory; /* careful, or calls are counted: likewise of those whose other side is local memory */

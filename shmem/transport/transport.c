@@ -415,7 +415,7 @@ bool iso_transport_progress(void)
 void iso_transport_polled(void)
 {
     iso_transport_progress();
-    if (ISO->spin == 0)
+    if (ISO->spin_most == 0)
         iso_yield(NULL);
 }
 

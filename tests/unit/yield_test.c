@@ -41,7 +41,7 @@ static uint64_t slept_before_yield(uint64_t ns)
     uint64_t begin = now_ns;
     unsigned before = yields;
     yield_ns = ns;
-    while (iso_yield(NULL))
+    while (iso_yield(NULL) == YIELDED_SLEPT)
         continue;
     CHECK_EQ(yields, before + 1);
     return now_ns - begin - ns;
@@ -49,6 +49,12 @@ static uint64_t slept_before_yield(uint64_t ns)
 
 int main(void)
 {
+    static const uint64_t taken_ns[] = {0, 1999, 2000, 199999, 200000, 900000};
+    for (int i = 0; i < 6; i++) {
+        yield_ns = taken_ns[i];
+        CHECK_EQ(iso_yield(NULL), i == 2 || i == 3 ? YIELDED_TURN : YIELDED_ALONE);
+    }
+
     for (int i = 0; i < 1000; i++)
         CHECK_EQ(slept_before_yield(i % 2 == 0 ? 1000 : 900000), 0); /* shorter than a slice */
     CHECK_EQ(sleeps, 0);
@@ -65,7 +71,7 @@ int main(void)
 
     /* A wait that lasts is interrupted by fewer sleeps, and ends at most a quarter later. */
     uint64_t since = 0, begin = now_ns, naps = 0, longest = 0;
-    for (uint64_t before = now_ns; iso_yield(&since); before = now_ns, naps++) {
+    for (uint64_t before = now_ns; iso_yield(&since) == YIELDED_SLEPT; before = now_ns, naps++) {
         CHECK(now_ns - before <= 10000 + (now_ns - begin) / 4);
         longest = now_ns - before > longest ? now_ns - before : longest;
     }
