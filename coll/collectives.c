@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What shmem/ has of coll/ (struct collectives): start and stop, and what streams, slots and teams of a device that end
- * mean for collectives on streams. Above all other files of coll/. Called by init.c, and by shmem/gpu through ISO->coll. */
+ * mean for collectives on streams. Above all other files of coll/. Called by init.c, and by shmem/gpu through
+ * ISO->coll. */
 #include "../shmem/collectives.h"
 #include "../bootstrap/env.h"
 #include "../bootstrap/log.h"

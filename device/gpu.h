@@ -43,7 +43,7 @@ struct gpu_info {
     bool can_ipc;             /* fixed allocations, shared by keys */
     char vmm_why[96];         /* why not, when !can_vmm */
     const char *ipc_why;      /* why not, when !can_ipc; NULL: the device does not say */
-    const char *lock_calls;   /* the vendor's calls that wait for kernels and keep other threads from copying; "": none */
+    const char *lock_calls;   /* the vendor's calls that wait for kernels and keep threads from copying; "": none */
     unsigned hardware_queues; /* streams that run at once, 0: unknown */
     bool joins_captures;      /* a captured stream may take others along (iso_gpu_stream_after) */
     bool polls_foreign;       /* polls and atomics work in memory of the vendor's own allocator as in this layer's */
@@ -130,9 +130,9 @@ bool iso_gpu_stream_is_capturing(struct gpu *gpu, gpu_stream stream);
  * host memory that is not pinned, and then blocks. */
 int iso_gpu_copy(struct gpu *gpu, void *dest, const void *source, size_t len, gpu_stream stream);
 /* Tries such copies, large ones, in both directions and in two streams, between `theirs`, memory of another PE, and
- * `ours`, device memory of this PE: len bytes each that nobody else uses. `theirs` is zero before and after. Runtimes are
- * known that lose such copies and report success. 0; or -errno: what is lost, and iso_gpu_copy takes another way from
- * now on. Waits. */
+ * `ours`, device memory of this PE: len bytes each that nobody else uses. `theirs` is zero before and after. Runtimes
+ * are known that lose such copies and report success. 0; or -errno: what is lost, and iso_gpu_copy takes another way
+ * from now on. Waits. */
 int iso_gpu_try_engines(struct gpu *gpu, char *theirs, char *ours, size_t len);
 int iso_gpu_fill(struct gpu *gpu, void *dest, int byte, size_t len, gpu_stream stream);
 /* Words of 8 bytes that a stream itself stores and waits for, in the order given, without a kernel. A store is a

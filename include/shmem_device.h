@@ -180,8 +180,8 @@ PRIM_FN void *shmemd_ptr(shmemd_t h, const void *addr, int pe)
     return isod_near(h, addr, pe);
 }
 /* 1; or 0 soon after `pe` has died or left the job, for good. It reads a word in memory of the host, which takes a GPU
- * about a microsecond. Only in the mode SHMEMX_ERRORS_RETURN, since else the job ends. Of the PEs on other nodes only the
- * first that dies is sure to be noticed. */
+ * about a microsecond. Only in the mode SHMEMX_ERRORS_RETURN, since else the job ends. Of the PEs on other nodes only
+ * the first that dies is sure to be noticed. */
 PRIM_FN int shmemd_pe_is_alive(shmemd_t h, int pe)
 {
     SHMEMD_CHECK_PE;
@@ -204,12 +204,12 @@ PRIM_FN int shmemd_pe_is_alive(shmemd_t h, int pe)
  * reason by shmemx_device_error and repairs the handle by shmemx_device_reset.
  *
  * Deaths that the team masks (shmemx_team_mask_deaths). The handle goes on when a PE has died: its status stays 0, and
- * puts, gets, atomics, signals, fences, quiet and waits among the PEs that live work as before. What is sent to a dead PE
- * is lost, and what is fetched from it is undefined, by the ring 0. A wait for a word does not know which PE will change
- * it, so it goes on: wait by pe_signal_wait_until, which names the PE, or by wait_until_for, and ask
+ * puts, gets, atomics, signals, fences, quiet and waits among the PEs that live work as before. What is sent to a dead
+ * PE is lost, and what is fetched from it is undefined, by the ring 0. A wait for a word does not know which PE will
+ * change it, so it goes on: wait by pe_signal_wait_until, which names the PE, or by wait_until_for, and ask
  * shmemd_pe_is_alive. Collectives of a team with a dead member return nonzero on all members that are in them and from
- * then on; make a team of the PEs of a smaller group before, or work by signals. shmemx_device_abort and shmemx_leave end
- * all waits as ever. */
+ * then on; make a team of the PEs of a smaller group before, or work by signals. shmemx_device_abort and shmemx_leave
+ * end all waits as ever. */
 PRIM_FN int shmemd_status(shmemd_t h)
 {
     prim_pass();
@@ -320,9 +320,9 @@ SHMEM_DEVICE_TYPES(SHMEMD_PUT_SIGNAL_TYPE, )
 SHMEM_SIZES(SHMEMD_PUT_SIGNAL_SIZE, )
 SHMEMD_PUT_SIGNAL_SIZE(mem, 1, )
 
-/* One signal for puts of all threads of a wave or a block: each thread has a dest, source and number of bytes of its own,
- * 0 too. The update is the same for all of them: sig_addr, signal, sig_op and pe, which is the target of all the data.
- * All threads of the group call. Otherwise as put_signal. */
+/* One signal for puts of all threads of a wave or a block: each thread has a dest, source and number of bytes of its
+ * own, 0 too. The update is the same for all of them: sig_addr, signal, sig_op and pe, which is the target of all the
+ * data. All threads of the group call. Otherwise as put_signal. */
 SHMEMD_FORMS(void, putmem_each_signal,
              (void *dest, const void *source, size_t bytes, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe),
              SHMEMD_CHECK_PE;
@@ -431,9 +431,9 @@ SHMEM_STD_TYPES(SHMEMD_AMO_STD, )
 
 /* add and fetch_add of floats: a loop of compare_swap, so both return after the addition. They compose with the other
  * atomics of the word. Additions of several PEs happen in any order, so the last bits of a sum may differ. A half and a
- * bfloat16 are added as float and rounded to the nearest. They are exchanged with the aligned 4 bytes around them, so the
- * neighbour in these is written by atomics only, too. Two of them that are one word of 4 bytes, aligned to 4, are both
- * added at once. */
+ * bfloat16 are added as float and rounded to the nearest. They are exchanged with the aligned 4 bytes around them, so
+ * the neighbour in these is written by atomics only, too. Two of them that are one word of 4 bytes, aligned to 4, are
+ * both added at once. */
 typedef struct {
     shmemd_half_t x, y; /* x has the lower address */
 } __attribute__((aligned(4))) shmemd_half2_t;

@@ -187,9 +187,9 @@ int shmemx_team_split_color(shmem_team_t parent_team, int color, int key, shmem_
 int shmemx_team_set_timeout(shmem_team_t team, double seconds);
 
 /* Has kernels of this PE go on by the team's handles when a PE dies (masks 1), or give up (0, as a team begins): what
- * each call does then stands in shmem_device.h, at shmemd_status; shmemd_pe_is_alive says who is gone. For services whose
- * kernels run for long. Calls of the host and on streams see a broken job as ever: they return errors, so the kernel
- * runs already when the PE dies, or is launched by the vendor's own call. For PEs of one node.
+ * each call does then stands in shmem_device.h, at shmemd_status; shmemd_pe_is_alive says who is gone. For services
+ * whose kernels run for long. Calls of the host and on streams see a broken job as ever: they return errors, so the
+ * kernel runs already when the PE dies, or is launched by the vendor's own call. For PEs of one node.
  *
  * Not collective; members may differ. Any thread; holds for handles that there are and for later ones. Needs
  * SHMEMX_ERRORS_RETURN. Returns 0, or nonzero after a sentence: team is not a team of this PE, masks is neither 0 nor
@@ -390,9 +390,9 @@ int shmemx_device_error(shmemx_device_error_t *error);
 /* Tells whether a call of (team, slot) on this PE gave up or was misused: in kernels, on streams, a barrier or sync on
  * streams of the team, or a point-to-point call on a stream, which has no slot. `slot` is 0 .. 255. `error` gets the
  * first such error since the last reset; all zero and pe -1 where there is none, but for broken_by, which tells in each
- * case who has died. NULL: it is not wanted. Takes nothing off the list of shmemx_device_error. Where one gave up, or the
- * job is broken, shmemx_error_text has a sentence with the reason then. A call that waits still has not given up: ask
- * after its end. Not collective. Returns 0: none gave up; 1: one did, or the team is broken; -1 or less: an error of
+ * case who has died. NULL: it is not wanted. Takes nothing off the list of shmemx_device_error. Where one gave up, or
+ * the job is broken, shmemx_error_text has a sentence with the reason then. A call that waits still has not given up:
+ * ask after its end. Not collective. Returns 0: none gave up; 1: one did, or the team is broken; -1 or less: an error of
  * this call. */
 int shmemx_status(shmem_team_t team, int slot, shmemx_device_error_t *error);
 /* Makes all waits of this PE's kernels give up: they return, and from then on their handles do nothing. Not collective.
@@ -503,14 +503,16 @@ size_t shmemx_doctor_text(char *text, size_t bytes);
 
 /* Describes a job of this user on this host, from any process: which PE waits in which call, for whom and for how long,
  * the cycle or the PE that is the cause, and each PE's process, memory and progress. The job takes no part, so its PEs
- * may be stopped or run in user code. For PEs on other hosts it runs `isomer-info --job` there, by ssh without a password
- * or by the command that SHMEM_AGENT names, and takes 15 s at most; a host that does not answer has a sentence on stderr.
+ * may be stopped or run in user code. For PEs on other hosts it runs `isomer-info --job` there, by ssh without a
+ * password or by the command that SHMEM_AGENT names, and takes 15 s at most; a host that does not answer has a sentence
+ * on stderr.
  *   job   the 8 digits of a job, the process number of a PE, or that of a launcher; NULL: a list of all jobs
  *   form  SHMEMX_TEXT; SHMEMX_JSON: one object; SHMEMX_RAS: the object of NCCL's RAS, in which a job is a communicator
  *         and stopped or dead PEs are missing ranks (only of one job); SHMEMX_PART: this host's lines, for such a call;
  *         SHMEMX_FLIGHT: the last 256 collectives of each PE, a line of JSON each, behind sentences: of each
  *         team with a call in progress, the first call that differs between its PEs, or who has not come to the last one
- *         (only of one job). A job with a '/' is then a folder of SHMEM_FLIGHT, whose files may be of PEs of several hosts;
+ *         (only of one job). A job with a '/' is then a folder of SHMEM_FLIGHT, whose files may be of PEs of several
+ *         hosts;
  *         SHMEMX_FLIGHT_PART: the lines of this host alone
  * Writes and returns as shmemx_info_text; 0 after a sentence: there is no such job, or `form` is another number. May be
  * called before shmem_init too. */

@@ -12,9 +12,9 @@
  * Results: reductions combine elements in the order of members, floats of 16 and 8 bits in float with one rounding. In
  * a team that spans nodes, first the elements of each node are combined so, then the results of the nodes, in the order
  * of their first members. So results are the same bits on all members, in every run and by every algorithm. They are
- * batch-invariant: the bits of an element depend on the members' elements alone, not on nelems, its place, the algorithm,
- * a graph, or where buffers lie. Not so for a team of other members, in another order, or divided into other nodes, nor
- * for SHMEMX_AVG beside a sum that the caller divides. NaNs are NaNs, of any bits. Integers wrap.
+ * batch-invariant: the bits of an element depend on the members' elements alone, not on nelems, its place, the
+ * algorithm, a graph, or where buffers lie. Not so for a team of other members, in another order, or divided into other
+ * nodes, nor for SHMEMX_AVG beside a sum that the caller divides. NaNs are NaNs, of any bits. Integers wrap.
  *
  * Who calls, memory, copy engines, nodes, what is returned, and errors while a call runs: at shmemx_coll_on_stream,
  * whose contract all calls on streams have. On host memory: shmemx_coll_on_host. */
@@ -157,9 +157,9 @@ typedef struct {
 } shmemx_splits_t;
 
 /* An ALLREDUCE that ends in what follows it in a transformer: for each row (token), residual becomes residual + the sum
- * of all members' rows, and dest becomes its RMS norm times weight. By shmemx_allreduce_rms_norm_on_stream, or as a field
- * of shmemx_coll_t, whose other fields then are: kind SHMEMX_ALLREDUCE, op SHMEMX_SUM; source, rows * hidden elements of
- * `type`; nelems, that number; dest, as many elements of dest_type. On streams only.
+ * of all members' rows, and dest becomes its RMS norm times weight. By shmemx_allreduce_rms_norm_on_stream, or as a
+ * field of shmemx_coll_t, whose other fields then are: kind SHMEMX_ALLREDUCE, op SHMEMX_SUM; source, rows * hidden
+ * elements of `type`; nelems, that number; dest, as many elements of dest_type. On streams only.
  *
  *   type        SHMEMX_FLOAT, SHMEMX_HALF or SHMEMX_BFLOAT16, of source, residual and weight
  *   dest_type   the same, or SHMEMX_FLOAT8_E4M3
@@ -168,8 +168,8 @@ typedef struct {
  *   eps         0 or more
  *   sum         where the members' sums go on the way to dest: rows * hidden elements of `type`; NULL: dest. It may be
  *               source, whose values are lost then. For SHMEMX_FLOAT8_E4M3 it is given, since dest is too short
- *   scale, scales   for SHMEMX_FLOAT8_E4M3 one of them, else both are NULL. scale: one float, which is read, equal on all
- *               members. scales: a float for each row, which is written
+ *   scale, scales   for SHMEMX_FLOAT8_E4M3 one of them, else both are NULL. scale: one float, which is read, equal on
+ *               all members. scales: a float for each row, which is written
  *
  * The sum is the allreduce's. The new residual is made in float from residual and sum, rounded once. From the rounded
  * residual x, in float: y = x / sqrt(mean(x * x) + eps) * weight. Of dest_type = type y is rounded once. Of
@@ -179,10 +179,10 @@ typedef struct {
  * place among them, the algorithm, or the member.
  *
  * Memory: device memory of any kind, each member's elsewhere. It is aligned to 16 bytes; a dest of SHMEMX_FLOAT8_E4M3 to
- * 8, scale and scales to 4. Where dest_type is type, dest, source and sum may each be another one of them. Other overlaps
- * of what is written are errors. The struct is read before the call returns, in a batch by the end of the group; scale
- * when the call runs. The sums come by the algorithm that the tables have for an allreduce of memory that peers do not
- * reach, then one kernel does the rest. background and stage_bytes change nothing. */
+ * 8, scale and scales to 4. Where dest_type is type, dest, source and sum may each be another one of them. Other
+ * overlaps of what is written are errors. The struct is read before the call returns, in a batch by the end of the
+ * group; scale when the call runs. The sums come by the algorithm that the tables have for an allreduce of memory that
+ * peers do not reach, then one kernel does the rest. background and stage_bytes change nothing. */
 typedef struct {
     void *residual;
     const void *weight;
@@ -230,17 +230,17 @@ typedef struct {
     const shmemx_splits_t *splits;           /* fcollect, reducescatter; NULL: a block is one piece */
     /* 1: dest is symmetric and at the same place on all members, or symmetric on none: engines may carry the call */
     int same_place;
-    /* 1: a computation of this PE runs beside the call and is what counts: the call leaves it the multiprocessors, by copy
-     * engines or few blocks, where a table has rows for this ("background"), and may take longer. 0: nothing does. Equal
-     * on all members. It changes no result, and nothing in shmemx_coll_on_host. */
+    /* 1: a computation of this PE runs beside the call and is what counts: the call leaves it the multiprocessors, by
+     * copy engines or few blocks, where a table has rows for this ("background"), and may take longer. 0: nothing does.
+     * Equal on all members. It changes no result, and nothing in shmemx_coll_on_host. */
     int background;
-    /* The most device memory that the slot may take on each member for a stage of copy engines: 4 KiB for each member, or
-     * more; 0: none. With it, where pointers reach all members and outside of captures, engines may carry fcollect with
-     * any dest, and bring what is summed in allreduce and reducescatter: sum, average and scaled sum of half, bfloat16
-     * and types of 4 and 8 bytes; of complex ones the sum. All members make such a call in a capture, or none does. Equal
-     * on all members. A call that needs more than the slot has waits on the host, as the first one does, until all
-     * members have come to it and the slot's last call here has ended. When a member has no room, all go on with what
-     * there is. Kept until the team goes. */
+    /* The most device memory that the slot may take on each member for a stage of copy engines: 4 KiB for each member,
+     * or more; 0: none. With it, where pointers reach all members and outside of captures, engines may carry fcollect
+     * with any dest, and bring what is summed in allreduce and reducescatter: sum, average and scaled sum of half,
+     * bfloat16 and types of 4 and 8 bytes; of complex ones the sum. All members make such a call in a capture, or none
+     * does. Equal on all members. A call that needs more than the slot has waits on the host, as the first one does,
+     * until all members have come to it and the slot's last call here has ended. When a member has no room, all go on
+     * with what there is. Kept until the team goes. */
     size_t stage_bytes;
     /* 1: dest has floats, to which the sum is not rounded: reducescatter with `splits`, of half or bfloat16, by sum,
      * average or scaled sum, on streams, by copy engines (`stage_bytes`). Equal on all members. */
@@ -258,11 +258,11 @@ typedef struct {
  * streams, and behind other graphs with these slots (shmemx_stream_wait_stream). A stream of the vendor's that has a
  * slot's last call may be destroyed after the slot's next call on another stream, or with the team. Calls that may run
  * at the same time take different slots. Copy engines may carry fcollect, alltoall, broadcast and permute, with
- * `stage_bytes` also allreduce and reducescatter: all members make such a call in a capture, or none does. The first call
- * of a (team, slot) with data or a synchronisation to do makes what the slot needs and waits until all members do so; it
- * may not be in a capture. The members find each other by team and slot. So threads may make the first calls of several
- * slots in another order on each member, and beside collectives of the host on that team. shmemx_slot_prepare does the
- * same ahead.
+ * `stage_bytes` also allreduce and reducescatter: all members make such a call in a capture, or none does. The first
+ * call of a (team, slot) with data or a synchronisation to do makes what the slot needs and waits until all members do
+ * so; it may not be in a capture. The members find each other by team and slot. So threads may make the first calls of
+ * several slots in another order on each member, and beside collectives of the host on that team. shmemx_slot_prepare
+ * does the same ahead.
  *
  * Memory: dest and source are device memory (on the CPU device any memory), aligned to their elements, complex ones to
  * their parts. Multiples of 16 are faster. A block, which is nelems of the type, is less than 64 GiB. With nelems 0

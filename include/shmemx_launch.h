@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Launches of kernels, the same on every device: extensions to OpenSHMEM. Included by shmemx.h, where streams, graphs and
- * the device are; apart, since C++ kernels need this much of the host's calls and compile faster without the rest. */
+/* Launches of kernels, the same on every device: extensions to OpenSHMEM. Included by shmemx.h, where streams, graphs
+ * and the device are; apart, since C++ kernels need this much of the host's calls and compile faster without the
+ * rest. */
 #ifndef SHMEMX_LAUNCH_H
 #define SHMEMX_LAUNCH_H
 

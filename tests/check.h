@@ -150,8 +150,8 @@ static inline void check_random_fill(struct check_random *random, void *buffer, 
         p[i] = (unsigned char)(check_random_next(random) >> 32);
 }
 
-/* Thread sanitizer looks at each access, which is slow byte by byte. Patterns are made in a piece of 2 KiB of which it is
- * not told, and memcpy and memcmp tell it of the buffer. */
+/* Thread sanitizer looks at each access, which is slow byte by byte. Patterns are made in a piece of 2 KiB of which it
+ * is not told, and memcpy and memcmp tell it of the buffer. */
 #ifdef __SANITIZE_THREAD__
 #define CHECK_UNSEEN __attribute__((no_sanitize("thread")))
 #else

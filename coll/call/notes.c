@@ -2,9 +2,9 @@
 /* SHMEM_DEBUG=1: do the members of a (team, slot) make the same calls of collectives on streams? Each member numbers
  * its calls, leaves a note of each in the slot memory of every other member, behind what kernels use, and compares the
  * notes that have come with those of its own calls. No member waits for a note: of two members, the one that comes
- * later to a call finds the note of the other, and ends or breaks the job. Each member has STREAM_NOTES places at each other
- * member, so calls are compared as long as the members are no further apart. A call that is captured leaves its note at
- * its capture; replays leave none. Invariant: a note is whole when its number is there and its sum is right.
+ * later to a call finds the note of the other, and ends or breaks the job. Each member has STREAM_NOTES places at each
+ * other member, so calls are compared as long as the members are no further apart. A call that is captured leaves its
+ * note at its capture; replays leave none. Invariant: a note is whole when its number is there and its sum is right.
  * Called by coll_stream.c and stream_slot.c. */
 #include "../../shmem/transport/order.h"
 #include "../stream/coll_stream.h"

@@ -313,8 +313,8 @@ struct coll_set {
     size_t psync_longs;
 };
 struct team *iso_coll_active_set(struct coll_set set, const char *call);
-/* Elements of a SHMEMX_ type by a SHMEMX_ operator, both in range; half and bfloat16 as float, averages and scaled sums as
- * sums. NULL: the type has no such operator (coll_reduce.c). */
+/* Elements of a SHMEMX_ type by a SHMEMX_ operator, both in range; half and bfloat16 as float, averages and scaled sums
+ * as sums. NULL: the type has no such operator (coll_reduce.c). */
 coll_combine_fn *iso_reduce_combine(int type, int op);
 /* After the collective: the team may be gone. */
 void iso_coll_active_set_end(struct team *team, const char *call);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Reductions inside kernels: allreduce (OpenSHMEM's reduce) and reducescatter, for every operator and type.
  * Every element is combined in member order, ((0 op 1) op 2) op ..., by every schedule and on every member, rounded
- * once: bit-identical everywhere. A thread handles 16 bytes at a time. Includes: elem_device.h, move_device.h. Included by
- * include/shmem_device_coll.h. */
+ * once: bit-identical everywhere. A thread handles 16 bytes at a time. Includes: elem_device.h, move_device.h. Included
+ * by include/shmem_device_coll.h. */
 #ifndef ISO_REDUCE_DEVICE_H
 #define ISO_REDUCE_DEVICE_H
 

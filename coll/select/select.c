@@ -36,7 +36,7 @@ void iso_select_close(struct select_table *table)
 
 bool iso_select_add(struct select_table *t, struct select_rows *rows, enum select_origin origin)
 {
-    const struct select_shape largest = {SELECT_MOST_BLOCKS, 256}; /* a forced row without a shape takes what is possible */
+    const struct select_shape largest = {SELECT_MOST_BLOCKS, 256}; /* of a forced row without a shape */
     t->texts[origin] = rows->text;
     rows->text = NULL;
     if (t->n + rows->n > SELECT_MOST_ENTRIES) {

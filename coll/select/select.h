@@ -136,7 +136,7 @@ struct select_table {
     char from[SELECT_ORIGINS][320];                        /* for explanations: where its rows come from */
     char *texts[SELECT_ORIGINS];                           /* to be freed */
     int n;
-    const struct select_entry *kind[SELECT_MOST_KINDS + 1]; /* [k]: where the rows of kind k begin, [k + 1] where they end */
+    const struct select_entry *kind[SELECT_MOST_KINDS + 1]; /* rows of kind k: from [k] up to [k + 1] */
     bool beside[SELECT_MOST_KINDS]; /* [k]: a built-in row of kind k is for ISOD_NEEDS_BACKGROUND */
     struct select_entry entries[SELECT_MOST_ENTRIES];
 };

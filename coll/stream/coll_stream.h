@@ -120,8 +120,8 @@ struct stream_slot {
     struct stream_stage stage;
     struct engine_words *words; /* NULL: a member's streams cannot wait for words, or pointers do not reach all */
     bool watched;               /* its streams have waited without a kernel */
-    /* Atomic, relaxed: the stream of the last call; [1]: of the last one that was captured. ISO_STREAM_NONE: no call yet,
-     * or its stream was destroyed. Any thread that destroys a stream changes them, under the lock `order`. */
+    /* Atomic, relaxed: the stream of the last call; [1]: of the last one that was captured. ISO_STREAM_NONE: no call
+     * yet, or its stream was destroyed. Any thread that destroys a stream changes them, under the lock `order`. */
     gpu_stream last[2];
     struct stream_notes *notes; /* SHMEM_DEBUG on all members; else NULL */
     struct select_table *table; /* shared by the slots of the device */
@@ -237,8 +237,8 @@ void iso_stream_range_drop(struct stream_range *range); /* NULL-tolerant */
 size_t iso_stage_most(const struct stream_call *c);
 /* The bytes of a row, which takes a piece of `each` bytes that a member sends. */
 size_t iso_stage_row(size_t most, size_t each, int n_pes);
-/* The slot's stage has n_pes rows of so many bytes, or gets them, with all members. 0; -ENOMEM on all members: no room, so
- * iso_stage_most is less now; or another error after a sentence. */
+/* The slot's stage has n_pes rows of so many bytes, or gets them, with all members. 0; -ENOMEM on all members: no room,
+ * so iso_stage_most is less now; or another error after a sentence. */
 int iso_stage_need(const struct stream_call *c, size_t row);
 void iso_stage_drop(struct stream_stage *stage);
 

@@ -36,7 +36,7 @@ struct isod_stream_coll {
     const uint64_t *v_bytes, *v_source, *v_dest;
     uint64_t *v_received;
     uint64_t v_received_place;
-    /* Reductions, of real types: what happens to a sum before it is rounded. scale_from: NULL, or where the factor is. */
+    /* Reductions, of real types: what happens to a sum before it is rounded. scale_from: NULL, or the factor's place. */
     uint32_t scaling; /* enum isod_scaling */
     double scale;
     const double *scale_from;
@@ -47,7 +47,7 @@ struct isod_stream_coll {
     const uint64_t *list;
     uint32_t n_splits;
     uint32_t to_float; /* reduce_arrived, of 16-bit floats: 1: dest has floats */
-    uint32_t tell; /* engine_end: so many members, `tell_first` first, get their flags by it; 0: engines have copied them */
+    uint32_t tell; /* engine_end: so many members, `tell_first` first, get flags by it; 0: engines have copied them */
     int32_t tell_first;
 };
 

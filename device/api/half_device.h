@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Two 16-bit floating-point formats, binary16 and the upper half of binary32, and two of 8 bits, e4m3 and e5m2, to and
- * from float: by instructions where prim.h has them, else by integer code. Rounds to nearest even, keeps the sign of zero
- * and infinities, subnormals are right even where float's are flushed to zero; a NaN stays a NaN, quiet, by integer code
- * of the same sign. Includes: prim.h. Used by reductions and by the user's kernels. */
+ * from float: by instructions where prim.h has them, else by integer code. Rounds to nearest even, keeps the sign of
+ * zero and infinities, subnormals are right even where float's are flushed to zero; a NaN stays a NaN, quiet, by
+ * integer code of the same sign. Includes: prim.h. Used by reductions and by the user's kernels. */
 #ifndef ISO_HALF_DEVICE_H
 #define ISO_HALF_DEVICE_H
 

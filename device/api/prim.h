@@ -78,8 +78,8 @@ struct prim_named {
  * PRIM_SHARED(TYPE, name, count)        an array that the threads of a block share, uninitialised; use as name[i]
  * PRIM_SHARED_DYNAMIC(TYPE, name)       a pointer to as many bytes of such memory as the launch says, aligned to 16
  * PRIM_GLOBAL, PRIM_GLOBAL_BOUNDED(threads)   of C++: begin the declaration of a function that is a kernel, of any
- *                                       arguments, in a namespace, or behind a template's <...>. PRIM_CALLS_GLOBAL: it is
- *                                       a plain function, which the launch has to call with its arguments
+ *                                       arguments, in a namespace, or behind a template's <...>. PRIM_CALLS_GLOBAL: it
+ *                                       is a plain function, which the launch has to call with its arguments
  * PRIM_BOTH_FN, PRIM_EITHER(kernel, host)   of C++: begin a function of kernels and of the host; an expression for each
  *
  * prim_rank(g) prim_size(g)             place of the calling thread in the group, number of threads
@@ -90,7 +90,7 @@ struct prim_named {
  * prim_wave_size()
  * prim_grid_dim() prim_block_dim()      in three dimensions; prim_block_place() prim_thread_place() in them
  * prim_ballot(p)                        by all threads of a wave: bit i is the p of thread i
- * prim_shuffle_T(v, lane)               by all threads of a wave: the v of that thread of the wave. Neither orders memory
+ * prim_shuffle_T(v, lane)               by all threads of a wave: the v of that thread. Neither orders memory
  *
  * T is u32 or u64, naturally aligned:
  * prim_load_relaxed_T(p)                never torn, never cached where a peer's store would be missed
@@ -144,8 +144,8 @@ struct prim_named {
  *
  * LL128: 128 aligned bytes in 8 pieces of 16, the last 8 bytes the line's flag. Neighbours of a wave handle one
  * together, a piece each. They need no fence where the hardware keeps such a line whole on its way
- * (coll/stream/kernels/ll128_device.h finds out). All threads of the wave call these at the same time, `yes` alike for all
- * pieces of a line.
+ * (coll/stream/kernels/ll128_device.h finds out). All threads of the wave call these at the same time, `yes` alike for
+ * all pieces of a line.
  *
  * prim_ll128_lanes()                    threads of one line: 8, or 1, which then goes over all pieces upwards; 8 take
  *                                       blocks of whole eights

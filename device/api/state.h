@@ -73,7 +73,8 @@ enum isod_misuse {
 #undef ISOD_ENUMERATOR
         ISOD_MISUSE_COUNT
 };
-/* One wait that passed its deadline, or was given up, or is traced. A kernel writes the fields, then `state`; the host reads. */
+/* One wait that passed its deadline, or was given up, or is traced. A kernel writes the fields, then `state`; the host
+ * reads. */
 enum { ISOD_RECORD_FREE = 0, ISOD_RECORD_LATE = 1, ISOD_RECORD_GAVE_UP = 2, ISOD_RECORD_MISUSE = 3, ISOD_RECORD_TRACE = 4 };
 struct isod_record {
     uint64_t state; /* ISOD_RECORD_; stored last, system scope; pairs with the acquire load of the progress thread */

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Finds in an object what clang compiles wrong for AMD GPUs when a kernel needs more registers than there are. Two faults:
-# 1. (before clang 20) A register that holds spilled scalars, spilled to memory itself, comes back with all lanes on, over
-#    what the lanes that are off keep there. Restoring one just before a function returns is right.
+# Finds in an object what clang compiles wrong for AMD GPUs when a kernel needs more registers than there are. Two
+# faults:
+# 1. (before clang 20) A register that holds spilled scalars, spilled to memory itself, comes back with all lanes on,
+#    over what the lanes that are off keep there. Restoring one just before a function returns is right.
 # 2. (seen in clang 19) Where the last lane has left a loop, a register is loaded or computed again before the lanes are
 #    on again: no lane gets its value.
 # usage: hip_spills.sh FOLDER OBJECT     FOLDER: of the compiler, with LLVM's tools; ends 0, or 1 and a sentence

@@ -22,8 +22,8 @@ from .pool import RING_STEP, Ring, pool_of
 
 KINDS = (_lib.FCOLLECT, _lib.REDUCESCATTER, _lib.ALLREDUCE)  # with slots of their own; the others share one
 POLL_SECONDS = 0.0005
-# In groups that span nodes larger tensors outside of the library's memory (of all members together) go by a buffer in it,
-# in pieces.
+# In groups that span nodes larger tensors outside of the library's memory (of all members together) go by a buffer in
+# it, in pieces.
 STAGED_BYTES, PIECE_BYTES = 2 << 20, 32 << 20
 STAGE_BYTES = 1 << 30  # memory that a slot may take for a stage of copy engines
 PARTS_STAGE_BYTES = 256 << 20  # for calls of parts, which run beside a computation: it holds a piece of what goes by it

@@ -66,7 +66,7 @@ struct device {
     void *ranges;  /* coll: what shmemx_rendezvous has told (coll_rendezvous.c); lock */
     void *pairs;   /* coll: sends and receives on streams (pairs.c) */
     void *probe;   /* coll: results of the LL128 probe (stream_probe.c) */
-    char engines_why[224]; /* why copies by copy engines to peers are not used; empty: they are. Empty on all PEs of the job or on none */
+    char engines_why[224]; /* why no copy engines copy to peers; empty: they do. Empty on all PEs or on none */
     int captures;  /* atomic: streams between shmemx_graph_begin and _end */
     struct suspension *suspension; /* atomic; not NULL: the memory of the heap and its parts is lent back */
     bool running;  /* device_start.c has brought everything up */

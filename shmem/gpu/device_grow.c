@@ -2,8 +2,9 @@
 /* Physical memory that one PE alone adds to the local and team parts of its device memory. Each PE of the node has a
  * thread with a unix socket of its own. The owner sends it the descriptor of a chunk; the thread maps the chunk and
  * answers. The owner hands memory out only after all have answered, so a pointer that any PE has is mapped everywhere.
- * A chunk stays mapped until the end, or until it is lent back (device_suspend.c). Invariant: the thread takes no lock that a thread holds while it waits for
- * answers, so PEs may add memory to each other at the same time. Called by device_heap.c and local.c. */
+ * A chunk stays mapped until the end, or until it is lent back (device_suspend.c). Invariant: the thread takes no lock
+ * that a thread holds while it waits for answers, so PEs may add memory to each other at the same time. Called by
+ * device_heap.c and local.c. */
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
 #include "../node/node_file.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Start and end of the device: the heap, then copy engines, agent, proxy, handles and collectives on streams; and all of it down again.
- * Above all other files of this room. Invariant: every step is collective and ends in an agreement, so all PEs succeed or
- * fail together. Called by memory.c, coll/stream/tune, init.c (stop) and users. */
+/* Start and end of the device: the heap, then copy engines, agent, proxy, handles and collectives on streams; and all
+ * of it down again. Above all other files of this room. Invariant: every step is collective and ends in an agreement,
+ * so all PEs succeed or fail together. Called by memory.c, coll/stream/tune, init.c (stop) and users. */
 #include "../../bootstrap/log.h"
 #include "../collectives.h"
 #include "../node/wait.h"

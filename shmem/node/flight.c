@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The flight recorder's readers: what each PE has called last, compared team by team, and as files. They read the control
- * areas of this node (report.c, errors), those of another job (job_look.c), or files of PEs of several nodes. */
+/* The flight recorder's readers: what each PE has called last, compared team by team, and as files. They read the
+ * control areas of this node (report.c, errors), those of another job (job_look.c), or files of PEs of several nodes. */
 #include "flight.h"
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The flight recorder: the last calls of collectives of each PE, always on. It lies in the control area, so that every PE
- * of the node can read it, and other processes of the user, also that of a PE which is stuck.
- * Times: a clock costs more than the rest. A wait that outlasts its spinning reads one anyway, and so gives the call that
- * it is in an exact begin and end. Another call was short, and has the last time that was read: by such a wait, or by
- * each eighth call. */
+/* The flight recorder: the last calls of collectives of each PE, always on. It lies in the control area, so that every
+ * PE of the node can read it, and other processes of the user, also that of a PE which is stuck.
+ * Times: a clock costs more than the rest. A wait that outlasts its spinning reads one anyway, and so gives the call
+ * that it is in an exact begin and end. Another call was short, and has the last time that was read: by such a wait, or
+ * by each eighth call. */
 #ifndef ISO_FLIGHT_H
 #define ISO_FLIGHT_H
 
@@ -44,7 +44,7 @@ ISO_INLINE struct flight iso_flight_begin(struct team *team, const char *call, u
         place = self->flights++;
     if (ISO_UNLIKELY(place % FLIGHT_CALLS_PER_LOOK == 0))
         iso_flight_look_at_clock();
-    __atomic_store_n(&self->flight_since_ns, 0, __ATOMIC_RELAXED); /* of this PE's threads, whichever: times are for people */
+    __atomic_store_n(&self->flight_since_ns, 0, __ATOMIC_RELAXED); /* of any thread of this PE: times are for people */
     struct flight f = {&self->control->flights[place % ISO_FLIGHTS], ++team->slot.calls};
     /* Pairs with read_entry of flight.c: the entry is whole when its number is there before and behind the rest. */
     __atomic_store_n(&f.entry->number, 0, __ATOMIC_RELAXED);
@@ -78,7 +78,7 @@ ISO_INLINE void iso_flight_end(const struct flight *f)
 struct flights;
 struct flights *iso_flights_create(void);
 void iso_flights_destroy(struct flights *flights);
-void iso_flights_take(struct flights *flights, int pe, const struct control *control); /* which may be another process's */
+void iso_flights_take(struct flights *flights, int pe, const struct control *control); /* perhaps another process's */
 /* The files of that job in the folder; job 0: of the job that wrote last. The number of files. */
 int iso_flights_read(struct flights *flights, const char *folder, uint32_t job);
 /* What iso_flights_write has written on another host, and FLIGHTS_END behind it. 0; -1: it is not that, or not all. */
@@ -90,8 +90,8 @@ typedef void flights_line(void *out, const char *line);
 void iso_flights_compare(struct flights *flights, flights_line *line, void *out);
 void iso_flights_write(const struct flights *flights, FILE *out); /* as JSON, a line a call */
 
-/* At the report of a wait: compares the PEs of the node, writes their files where SHMEM_FLIGHT asks for them, and compares
- * all files of the job then. */
+/* At the report of a wait: compares the PEs of the node, writes their files where SHMEM_FLIGHT asks for them, and
+ * compares all files of the job then. */
 void iso_flight_report(void);
 /* Writes the files of this PE, or of all of its node; no-op without SHMEM_FLIGHT. `why`: a sentence. */
 enum flight_whose { FLIGHT_OWN, FLIGHT_NODE };

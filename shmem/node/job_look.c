@@ -248,8 +248,8 @@ static bool is_seen(const struct look *look, uint32_t job, int pe)
     return false;
 }
 
-/* Asks the hosts of the PEs that this one does not see, for what the question names. PEs that they see; a host that has not
- * answered has a line in `notes`. */
+/* Asks the hosts of the PEs that this one does not see, for what the question names. PEs that they see; a host that has
+ * not answered has a line in `notes`. */
 static int ask_others(const struct look *look, const struct node_file *file, struct job_question question, FILE *notes)
 {
     const struct node_head *head = &file->head;

@@ -56,7 +56,7 @@ struct node_file {
     uint32_t n_left; /* members that have left; grows behind their `left`, release */
     _Alignas(ISO_LINE) uint64_t watched_ns; /* when a PE looked last whether all live: one look serves all */
     unsigned char cores[128];               /* that any PE may use; atomic OR until GO */
-    struct node_member members[];           /* [n_local], by local number; then the control areas, at a page each, and the hosts */
+    struct node_member members[];           /* [n_local], by local number; then control areas, a page each, and hosts */
 };
 
 /* The lowest PE of the node; `job` as in the head. 0, or -errno after a sentence. */
@@ -71,8 +71,9 @@ void iso_node_try(int local);
 void iso_node_learn(void);
 /* A descriptor of this memory of the local PE, or -errno. */
 int iso_node_open(int local, int segment_index);
-/* iso_job_hear when another PE ends the job; iso_job_break when it has died: in whose wait (may be NULL). A look at all PEs is made by one PE of
- * the node in 10 ms, or by this one now. iso_node_watch has no effect without the file, and where the job has ended. */
+/* iso_job_hear when another PE ends the job; iso_job_break when it has died: in whose wait (may be NULL). A look at all
+ * PEs is made by one PE of the node in 10 ms, or by this one now. iso_node_watch has no effect without the file, and
+ * where the job has ended. */
 void iso_node_watch(const struct wait *wait);
 void iso_node_watch_now(const struct wait *wait);
 /* The job is broken: iso_job_lose_pe for each local PE that is not in it any more. */

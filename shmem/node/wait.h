@@ -79,7 +79,7 @@ struct flight_entry { /* flight.h */
     uint64_t bytes;
     uint64_t begin_ns, end_ns;  /* CLOCK_MONOTONIC; end: where it is done */
     uint32_t name, first;       /* in `names`; the team's first PE of the world */
-    uint32_t root, slot_state;  /* state: the slot's index << 2 | FLIGHT_DONE: has returned | FLIGHT_WAITED: times are exact */
+    uint32_t root, slot_state;  /* state: slot's index << 2 | FLIGHT_DONE: returned | FLIGHT_WAITED: exact times */
 };
 struct flight_name {
     const char *call; /* as this PE has it; NULL: free; relaxed */

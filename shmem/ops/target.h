@@ -31,7 +31,8 @@ ISO_INLINE int iso_target_pe(const struct target *t)
 
 /* The fast half of iso_place: where this CPU loads and stores [addr, addr + len) of the target. NULL: the case is not
  * ordinary (PE out of range, not the heap or the data segment, no pointer, misaligned, not running), and the caller's
- * slow half finds out. The caller asks for state.odd_words or odd_memory. Calls no function, so that callers are leaves. */
+ * slow half finds out. The caller asks for state.odd_words or odd_memory. Calls no function, so that callers are
+ * leaves. */
 ISO_INLINE char *iso_target_seek(const struct target *t, const void *addr, size_t len, size_t align)
 {
     const struct state *self = ISO;
@@ -59,10 +60,10 @@ ISO_INLINE char *iso_target_near_memory(const struct target *t, const void *addr
     return ISO_LIKELY(!ISO->odd_memory) ? iso_target_seek(t, addr, len, align) : NULL;
 }
 
-/* Where calls are counted, that alone may be why a fast half was left: its slow half gets what the fast half has found, and
- * asks here, `odd` being the flag of the other reasons. True: the call is counted, and is to be done there as the fast half
- * does it. False: the rest of the slow half does it, and counts it by iso_target_count .. iso_profile_leave; it may be the
- * turn of this call to be timed. */
+/* Where calls are counted, that alone may be why a fast half was left: its slow half gets what the fast half has found,
+ * and asks here, `odd` being the flag of the other reasons. True: the call is counted, and is to be done there as the
+ * fast half does it. False: the rest of the slow half does it, and counts it by iso_target_count .. iso_profile_leave;
+ * it may be the turn of this call to be timed. */
 ISO_INLINE bool iso_target_is_counted(enum profile_call call, const bool *odd, const struct target *t, const char *near,
                                       size_t len)
 {

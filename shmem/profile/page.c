@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* SHMEM_PROFILE at the end of a job: PE 0 gathers the counters of all PEs, prints one page, and writes them all as JSON.
- * The words travel as agreements do, 56 bytes a message: it needs no symmetric memory, of which there may be none left. */
+ * The words travel as agreements do, 56 bytes a message: it needs no symmetric memory, which may be used up. */
 #include "page.h"
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"

@@ -59,7 +59,8 @@ struct profile_block *iso_profile_take_block(void)
 
 bool iso_profile_is_asked(const struct env *env) { return env->profile[0] != '\0' && strcmp(env->profile, "0") != 0; }
 
-/* The processor's counter, where the system itself takes it for its clock, and so has found it to be even on all cores. */
+/* The processor's counter, where the system itself takes it for its clock, and so has found it to be even on all
+ * cores. */
 static bool has_counter(void)
 {
     char name[32] = "";

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* The hooks of calls, one place in each call, and the counters of SHMEM_PROFILE and SHMEM_METRICS: calls, bytes, time and
- * waits of this PE, by call, by peer and by algorithm. Each thread has a block of its own. Its words have one writer, the
- * thread, with relaxed stores; the page and the metrics file read them by relaxed loads and add the blocks up: counts that
- * a reader misses are in its next look.
+/* The hooks of calls, one place in each call, and the counters of SHMEM_PROFILE and SHMEM_METRICS: calls, bytes, time
+ * and waits of this PE, by call, by peer and by algorithm. Each thread has a block of its own. Its words have one
+ * writer, the thread, with relaxed stores; the page and the metrics file read them by relaxed loads and add the blocks
+ * up: counts that a reader misses are in its next look.
  *
  * Off, ISO->profile is NULL, and puts, gets and atomics do not ask for it: state.odd_words and state.odd_memory, which
  * they test anyway, send them to their slow half, where it is asked for.
  *
  * Time: the first PROFILE_EXACT short calls of a kind are timed, then one in PROFILE_STEP, which stands for them all.
  * A wait that outlasts its spinning is timed always. Where calls are traced (trace.h) or named for tools (ranges.h), all
- * of them are timed, and what these two do stands beside the clock. Kernels count nothing: what the host enqueues and what
- * the proxy executes for them is counted, each as any call. Used by ops/, node/wait.c and coll/; above it page.c,
+ * of them are timed, and what these two do stands beside the clock. Kernels count nothing: what the host enqueues and
+ * what the proxy executes for them is counted, each as any call. Used by ops/, node/wait.c and coll/; above it page.c,
  * metrics.c. */
 #ifndef ISO_PROFILE_H
 #define ISO_PROFILE_H
@@ -84,7 +84,7 @@ struct profile_row {
     char name[PROFILE_NAME_BYTES]; /* "reduce twoshot"; empty: free */
     uint64_t size;                 /* the bytes are below 1 << size */
     uint64_t count, bytes, ns, waited_ns;
-    uint64_t call, team; /* of a thread's: enum profile_call; 0 .. PROFILE_TEAMS, that: none. Its count is nowhere else */
+    uint64_t call, team; /* of a thread's: enum profile_call; 0 .. PROFILE_TEAMS, that: none. Its only count */
 };
 
 /* Collectives on the host of the teams that had this slot, one after the other. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What all files of this room ask for: the names of calls, the clock of what is timed, the first of the blocks. Below all
- * of them. */
+/* What all files of this room ask for: the names of calls, the clock of what is timed, the first of the blocks. Below
+ * all of them. */
 #include "../node/wait.h"
 #include "profile.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* SHMEM_TRACE: the counted calls and waits of each thread of this PE, as events in a file (bootstrap/trace_file.h). The
  * file is a ring in mapped memory: its size is fixed, the newest events stay, and they outlive the process. What is
- * counted is traced: profile.h calls these functions, and no call has a hook of its own. Used by profile.c; its begin and
- * end, which are collective, stand in trace_clock.c and are called by init.c. */
+ * counted is traced: profile.h calls these functions, and no call has a hook of its own. Used by profile.c; its begin
+ * and end, which are collective, stand in trace_clock.c and are called by init.c. */
 #ifndef ISO_TRACE_H
 #define ISO_TRACE_H
 

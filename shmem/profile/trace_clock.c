@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The begin and the end of SHMEM_TRACE: the clocks of the nodes beside that of PE 0, and where segments lie.
- * In an exchange in which every PE sends to every other one, PE 0's stamp was made before its message came here, and this
- * PE's before it came there. Each exchange bounds the difference of both clocks from both sides, and the narrowest bounds
- * of some exchanges are as wide as two messages take. */
+ * In an exchange in which every PE sends to every other one, PE 0's stamp was made before its message came here, and
+ * this PE's before it came there. Each exchange bounds the difference of both clocks from both sides, and the narrowest
+ * bounds of some exchanges are as wide as two messages take. */
 #include "trace.h"
 #include "../memory/segment.h"
 #include "../node/peer.h"

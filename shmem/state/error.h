@@ -25,7 +25,7 @@ struct end_cause {
 struct end_hooks {
     void (*stop_kernels)(void);                        /* proxy.c */
     void (*lose_pe)(int pe);                           /* likewise: kernels learn that this PE is gone */
-    void (*tell_peers)(const struct end_cause *cause); /* pe.c: they end or break at their next wait, or by SIGTERM soon */
+    void (*tell_peers)(const struct end_cause *cause); /* pe.c: they end or break at their next wait, or by SIGTERM */
     void (*record)(const char *why); /* pe.c: the last calls go to files, where SHMEM_FLIGHT asks for them */
     void (*hear)(const char *why);   /* likewise, where another PE has begun the end */
     void (*end_peers)(void); /* pe.c: the last resort without a launcher: SIGTERM for local peers after a grace */

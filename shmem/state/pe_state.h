@@ -126,7 +126,7 @@ struct state {
     struct env *env; /* bootstrap/env.h; all zero before the first start */
     struct boot *boot;       /* bootstrap/boot.h; NULL before the first start */
     uint64_t flights;        /* calls that flight.h has recorded */
-    uint64_t flight_ns, flight_since_ns; /* the last look at a clock; begin of the first wait of its last call: relaxed */
+    uint64_t flight_ns, flight_since_ns; /* last look at a clock; begin of the last call's first wait: relaxed */
     struct profile *profile; /* profile.h; NULL: nothing is counted */
     uint64_t profile_life;   /* another number for each start of each PE of a process; 0: nothing is counted */
     const char *data_refusal; /* why global variables are not symmetric; NULL: they are */

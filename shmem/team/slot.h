@@ -212,8 +212,8 @@ size_t iso_slot_control_bytes(int n_pes); /* size of the control area, page alig
 struct slot_key {
     int32_t start, stride, size; /* of the team */
     int32_t parent;              /* slot index of the parent team, or ISO_SLOT_OF_ */
-    uint64_t split;              /* number of the split in the parent; its tag where members make a team alone; of a first
-                                    call: the team's slot index << 32 | the number of what it makes */
+    uint64_t split;              /* number of the split in the parent; its tag where members make a team alone; of a
+                                    first call: the team's slot index << 32 | the number of what it makes */
     uint64_t list;               /* of such a team: a hash of its PEs in their order; of a first call: the slot, as users
                                     know it; else 0 */
 };

@@ -18,7 +18,7 @@ struct slot {
     char *central;   /* the leader's part; NULL: not all members reach each other by pointer (alike on all of them) */
     struct slot_nodes *nodes;                             /* slot.h; NULL: one node (alike on all of them) */
     struct slot_view *views;                              /* [n_pes of the team], slot.h */
-    uint64_t calls; /* recorded by flight.h; begins at seq, so that no user of the slot repeats a number of an earlier one */
+    uint64_t calls; /* recorded by flight.h; begins at seq, so that no user of the slot repeats an earlier number */
     void (*barrier)(struct team *team, const char *call); /* the algorithm in force, chosen by the first barrier */
 };
 

@@ -20,7 +20,7 @@ struct far_local {
 struct transport_counts {
     uint64_t posts;        /* given to the device or the provider */
     uint64_t refused;      /* of them not at once: it had no room */
-    uint64_t retries;      /* attempts in vain, also while it connects. What a device repeats by itself is not known here */
+    uint64_t retries;      /* attempts in vain, also while it connects. What a device repeats itself is not known */
     uint64_t credit_waits; /* operations that had to wait for room in a queue, or for a credit of the peer */
     uint64_t waits, waited_ns; /* for completions and for room: those that outlasted their spinning */
     uint64_t longest_ns;       /* of them */

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Runs in the guest, started by net_run: net_guest.sh PROGRAMS TURN, where PROGRAMS has verbs, isomer and, if there is one,
-# oshmem. Lines of `PEs,system,metric,value,unit`. What is compared runs in turn, and in odd TURNs the other way round;
-# `again` is isomer once more, for what differs without a reason; `launcher` is mpirun and nothing else.
+# Runs in the guest, started by net_run: net_guest.sh PROGRAMS TURN, where PROGRAMS has verbs, isomer and, if there is
+# one, oshmem. Lines of `PEs,system,metric,value,unit`. What is compared runs in turn, and in odd TURNs the other way
+# round; `again` is isomer once more, for what differs without a reason; `launcher` is mpirun and nothing else.
 set -u
 programs=$1 turn=$2
 export SHMEM_SYMMETRIC_SIZE=64M

@@ -6,9 +6,9 @@ their least and most; `again` are least and most of the second run over the firs
 nothing. Below, every value of every boot."""
 import csv, statistics, sys
 
-# PEs, metric, what ours is compared with, the bar: at most ("<=") or at least (">=") so many times the other's; "": none.
-# "=METRIC": another metric of our own; "~METRIC": another of bare verbs, the same traffic without a runtime, at 2+2 by two
-# pairs at once that do not wait for one another; None: the bar is a value.
+# PEs, metric, what ours is compared with, the bar: at most ("<=") or at least (">=") so many times the other's; "":
+# none. "=METRIC": another metric of our own; "~METRIC": another of bare verbs, the same traffic without a runtime, at
+# 2+2 by two pairs at once that do not wait for one another; None: the bar is a value.
 WHOLE, REST = "whole command", "whole command without mpirun"
 ROWS = []
 for pes, atomics, together in (("1+1", 1.0, .6), ("2+2", .3, .3)):

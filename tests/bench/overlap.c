@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* A collective beside a matrix product: what each loses. For each kind of call, as such and with `background`, and for
- * bare copies of an all-gather's bytes, which is what copy engines cost at the least. PE 0 prints a line of CSV for each,
- * medians of the slowest PE, samples in turns, so that a disturbance hits all of them:
- *   isomer,KIND,HOW,bytes,n,us of a call alone,beside products,product's speed beside calls (alone 1),us that it loses a call
+ * bare copies of an all-gather's bytes, which is what copy engines cost at the least. PE 0 prints a line of CSV for
+ * each, medians of the slowest PE, samples in turns, so that a disturbance hits all of them:
+ *   isomer,KIND,HOW,bytes,n,us of a call alone,beside products,product's speed beside calls (1: alone),us lost a call
  * What a call does not outlast is not measured: while a product is timed calls are under way, and the other way round.
  * peers/overlap.py prints the same of NCCL.
  * usage: overlap [n of n x n x n [products of a sample [bytes of the larger buffer [kind]]]] */

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Sourced by the tests of this folder: `. cluster.sh`. Takes the build folder from $1 or ISO_BUILD, offers
 #   program NAME            path of a program of the build
-#   job SECONDS COMMAND...  runs it under a time limit, marked, with its own TMPDIR; sets status, seconds, $work/out, $work/err
+#   job SECONDS COMMAND...  runs it under a time limit, marked, with its own TMPDIR; sets status, seconds, $work/{out,err}
 #   expect ...              checks that count failures
 #   nothing_left            no process, socket or file of the jobs so far; the host has its name still
 #   skip REASON / finish    ends the test with 77 / with 0 or 1

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # Global variables are symmetric in every way a program is linked: PIE at different addresses, not PIE, static, static
-# PIE, with all of RELRO, by lld, by clang; a forked child keeps its own; where they are not symmetric a sentence says why.
+# PIE, with all of RELRO, by lld, by clang; a forked child keeps its own; where they are not symmetric a sentence says
+# why.
 . "$(dirname "$0")/cluster.sh"
 oshrun=$(program oshrun)
 command -v cc >/dev/null || skip "no C compiler"

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # kill -9 of a random PE at a random time, in jobs of 2 to 8 PEs that do everything at once: the job must end soon, say
-# who died, fail, and leave nothing behind. ISO_FAULTS (under oshrun, 200) and ISO_FAULTS_OTHER (under mpirun, srun, and without a launcher, 10)
-# are the numbers of jobs; ISO_FAULT_SEED repeats a sequence.
+# who died, fail, and leave nothing behind. ISO_FAULTS (under oshrun, 200) and ISO_FAULTS_OTHER (under mpirun, srun, and
+# without a launcher, 10) are the numbers of jobs; ISO_FAULT_SEED repeats a sequence.
 . "$(dirname "$0")/cluster.sh"
 . "$here/slurm.sh"
 . "$here/uid.sh"

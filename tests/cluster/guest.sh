@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# guest.sh FOLDER COMMAND: boots a small machine (QEMU, kernel and initrd in FOLDER), runs the shell command in it and ends
-# with its status; 125 if the machine does not come up or runs out of time. One machine at a time per FOLDER.
+# guest.sh FOLDER COMMAND: boots a small machine (QEMU, kernel and initrd in FOLDER), runs the shell command in it and
+# ends with its status; 125 if the machine does not come up or runs out of time. One machine at a time per FOLDER.
 #   LIMIT=240  seconds for it all       GUEST_CPUS=1  GUEST_MB=2048
 # One processor, since two that wait for each other need both of the host's at the same moment: under load messages took
 # milliseconds, and the retransmission timer of the RDMA device fired without a loss. Speed is measured with two.
-# In the command: $NODE NODE COMMAND... (guest_on.sh), $LAUNCH PER_NODE PROGRAM... (guest_launch.sh), $SHARE (a folder that
-# is the same inside and outside).
+# In the command: $NODE NODE COMMAND... (guest_on.sh), $LAUNCH PER_NODE PROGRAM... (guest_launch.sh), $SHARE (a folder
+# that is the same inside and outside).
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 folder=$(cd "$1" && pwd)

@@ -1,7 +1,7 @@
 #!/bin/busybox sh
 # SPDX-License-Identifier: MIT
-# First process of the guest. The host's / (through 9p, read-only) under a layer in memory becomes the guest's, so that what
-# the host built runs at the same path; iso.share=FOLDER is writable, has the command and takes its status.
+# First process of the guest. The host's / (through 9p, read-only) under a layer in memory becomes the guest's, so that
+# what the host built runs at the same path; iso.share=FOLDER is writable, has the command and takes its status.
 b=/bin/busybox
 $b mount -t proc proc /proc
 $b mount -t sysfs sys /sys

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-# Sourced in the guest: makes the nodes a and b. Each has its own network, processes, host name, shared memory and IPC; the
-# RDMA devices rxea and rxeb sit on the two ends of a cable (ra, rb) in the initial namespace, since rdma_rxe of this kernel
-# sends from there, and are seen by both nodes. TCP goes by a bridge, where jobs are started from: 10.8.0.0/24.
+# Sourced in the guest: makes the nodes a and b. Each has its own network, processes, host name, shared memory and IPC;
+# the RDMA devices rxea and rxeb sit on the two ends of a cable (ra, rb) in the initial namespace, since rdma_rxe of
+# this kernel sends from there, and are seen by both nodes. TCP goes by a bridge, where jobs are started from:
+# 10.8.0.0/24.
 ulimit -l unlimited
 hostname head
 ip link set lo up

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # guest_prepare.sh FOLDER: makes FOLDER/vmlinux and FOLDER/initrd of Debian's kernel, whose packages it downloads there;
-# nothing is installed, and nothing done where they are newer than the scripts. Ends with 77 and a sentence where it cannot.
+# nothing is installed, and nothing done where they are newer than the scripts. Ends with 77 and a sentence where it
+# cannot.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1/packages"

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Runs in the guest, started by soft_roce.sh: one line for each job over the nodes a and b. Ends with 0 if all were right.
-# ISO_GUEST_FULL=1: what takes longer too (guest_full.sh). ISO_GUEST_ONLY: only jobs whose names match this expression.
+# Runs in the guest, started by soft_roce.sh: one line for each job over the nodes a and b. Ends with 0 if all were
+# right. ISO_GUEST_FULL=1: what takes longer too (guest_full.sh). ISO_GUEST_ONLY: only jobs whose names match this
+# expression.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 build=$ISO_BUILD
@@ -151,8 +152,8 @@ for round in $(full && seq 3 || seq 1); do
 done
 
 export SHMEM_NIC_TIMEOUT=0.1 SHMEM_NODE_TIMEOUT=4
-# 4 s by SHMEM_NIC_TIMEOUT, but the guest's kernel may run nothing else for seconds while the link goes down under traffic:
-# what its devices repeat then takes the one processor.
+# 4 s by SHMEM_NIC_TIMEOUT, but the guest's kernel may run nothing else for seconds while the link goes down under
+# traffic: what its devices repeat then takes the one processor.
 if chosen "the cable of the RDMA devices is pulled"; then
     later 4 ip link set ra down
     ends "the cable of the RDMA devices is pulled" 60 "to pe [01] \(host [ab], rxe[ab] .*failed: .*(link|node)" \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Holds threads of oshrun while its PEs go on, as a busy machine does: `held main|pmix MS oshrun arguments`. oshrun's
- * first thread, or its others, which are PMIx's, are stopped when a PE has printed a line; then PE 0 gets a byte, and the
- * threads go on MS milliseconds later. Ends as oshrun does; 77 where no process may be traced. */
+ * first thread, or its others, which are PMIx's, are stopped when a PE has printed a line; then PE 0 gets a byte, and
+ * the threads go on MS milliseconds later. Ends as oshrun does; 77 where no process may be traced. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>

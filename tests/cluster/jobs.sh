@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# `isomer-info --job` names the cause of jobs that hang, as text and as JSON, and changes nothing: the jobs that can go on
-# do. PEs are late in user code, stopped, or in each other's way; on one node and on several. Another user sees nothing.
+# `isomer-info --job` names the cause of jobs that hang, as text and as JSON, and changes nothing: the jobs that can go
+# on do. PEs are late in user code, stopped, or in each other's way; on one node and on several. Another user sees
+# nothing.
 . "$(dirname "$0")/cluster.sh"
 oshrun=$(program oshrun)
 info=$(program isomer-info)

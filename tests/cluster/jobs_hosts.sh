@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# `isomer-info --job` on one host of a job of two: the graph has the PEs of both, and names a culprit on the other one. The
-# hosts are namespaces (network, names, processes) of this one, in which no process of the other is seen; the agent has a
-# command run in the other one. A host that does not answer is named. Root only.
+# `isomer-info --job` on one host of a job of two: the graph has the PEs of both, and names a culprit on the other one.
+# The hosts are namespaces (network, names, processes) of this one, in which no process of the other is seen; the agent
+# has a command run in the other one. A host that does not answer is named. Root only.
 . "$(dirname "$0")/cluster.sh"
 . "$here/nodes.sh"
 info=$(program isomer-info)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A start by a communicator of MPI, with NVSHMEM's names: its ranks become the PEs. The first rank of MPI is a job of its
- * own, the others are one, numbered backwards. launchers_mpirun.sh starts it; each rank prints "pe R of N ok". */
+/* A start by a communicator of MPI, with NVSHMEM's names: its ranks become the PEs. The first rank of MPI is a job of
+ * its own, the others are one, numbered backwards. launchers_mpirun.sh starts it; each rank prints "pe R of N ok". */
 #include <mpi.h>
 
 #include <nvshmem.h>

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-# Sourced after cluster.sh: two nodes as network namespaces of this host, with a cable (veth) between them, and libfabric.
-# Offers the names of the nodes, which are those of their ends of the cable, too: $a is 10.88.0.1, $b is 10.88.0.2; more
-# nodes at a hub, add_wide; and "$work/ofi_job". Skips where there is no root, no namespace or no libfabric.
+# Sourced after cluster.sh: two nodes as network namespaces of this host, with a cable (veth) between them, and
+# libfabric. Offers the names of the nodes, which are those of their ends of the cable, too: $a is 10.88.0.1, $b is
+# 10.88.0.2; more nodes at a hub, add_wide; and "$work/ofi_job". Skips where there is no root, no namespace or no
+# libfabric.
 PATH=$PATH:/usr/sbin:/sbin
 [ "$(id -u)" = 0 ] || skip "only root makes network namespaces"
 command -v ip >/dev/null || skip "no ip (package iproute2)"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernels that outlive PEs: `outlives PES` forks a job in which one PE after the other is killed, until two are left. The
- * kernels of the others go on (shmemx_team_mask_deaths): all to all, with a signal behind the data, and each word is
+/* Kernels that outlive PEs: `outlives PES` forks a job in which one PE after the other is killed, until two are left.
+ * The kernels of the others go on (shmemx_team_mask_deaths): all to all, with a signal behind the data, and each word is
  * looked at. A round does without the PEs that shmemd_pe_is_alive says are dead. Then, with a dead member: a collective
- * returns nonzero and nothing else ends by that; a handle of a team that does not mask deaths has given up; a kernel that
- * waits for no PE in particular waits until shmemx_leave. The parent and the kernels share host memory, which needs the
- * CPU device. */
+ * returns nonzero and nothing else ends by that; a handle of a team that does not mask deaths has given up; a kernel
+ * that waits for no PE in particular waits until shmemx_leave. The parent and the kernels share host memory, which
+ * needs the CPU device. */
 #include <shmem.h>
 #include <shmem_device.h>
 #include <shmemx.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A job that is sick, by the name of its illness; sick.sh, profile.sh and jobs.sh look at it from outside. `sick`: nothing
- * but a start and an end. PEs that come to the end print "pe R of N ok". The rows at the end say what each one does. */
+/* A job that is sick, by the name of its illness; sick.sh, profile.sh and jobs.sh look at it from outside. `sick`:
+ * nothing but a start and an end. PEs that come to the end print "pe R of N ok". The rows at the end say what each one
+ * does. */
 #include <shmem.h>
 
 #include <signal.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* PEs over two nodes, and the strangers who disturb them; strangers.sh starts both. A PE:
- *   strangers serve FOLDER [keep]    works until FOLDER/stop is there, and says how often open(2) failed meanwhile; keep:
- *                                    PE 1 holds all descriptors that it may have. FOLDER/begun is there when all do
+ *   strangers serve FOLDER [keep]    works until FOLDER/stop is there, and says how often open(2) failed meanwhile;
+ *                                    keep: PE 1 holds all descriptors that it may have. FOLDER/begun is there when
+ *                                    all do
  *   strangers crash SIGNAL           PE 1 ends by that signal
  * A stranger, who has no secret of the job:
  *   strangers silent ADDRESS PORT N FILE          N connections that say nothing, until FILE is there

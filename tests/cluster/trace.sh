@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# SHMEM_TRACE and `isomer-info --trace`: who has only the time line of a sick job finds the culprit on it, by the arrows that
-# end at the waits; on one node, and on two whose clocks differ by minutes. Files are bounded, and outlive their process.
-# SHMEM_RANGES: a double of a profiler gets the names of calls, by NVTX and by rocTX.
+# SHMEM_TRACE and `isomer-info --trace`: who has only the time line of a sick job finds the culprit on it, by the arrows
+# that end at the waits; on one node, and on two whose clocks differ by minutes. Files are bounded, and outlive their
+# process. SHMEM_RANGES: a double of a profiler gets the names of calls, by NVTX and by rocTX.
 . "$(dirname "$0")/cluster.sh"
 oshrun=$(program oshrun)
 info=$(program isomer-info)

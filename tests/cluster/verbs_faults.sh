@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Runs in the guest, sourced by guest_tests.sh: what must end with a sentence when a job over two nodes is set up wrongly,
-# or may not lock memory, or uses a key that no PE gave. "${nic[@]}" VALUE COMMAND... starts it with that
+# Runs in the guest, sourced by guest_tests.sh: what must end with a sentence when a job over two nodes is set up
+# wrongly, or may not lock memory, or uses a key that no PE gave. "${nic[@]}" VALUE COMMAND... starts it with that
 # SHMEM_NIC, in which NIC stands for the device of the node.
 nic=("$LAUNCH" 1 sh -c 'value=$1; shift; SHMEM_NIC=$(echo "$value" | sed "s/NIC/rxe$(hostname)/") exec "$@"' sh)
 

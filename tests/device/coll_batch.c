@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Batches of collectives: random lists of small and large all-gathers and all-to-alls, with other calls, sends and
  * receives between them, of several teams, slots and streams, in every kind of memory and in place, at once and in
- * graphs. The reference is the list, which all PEs make alike; the streams are each PE's own choice. And wrong use: groups without a begin, wrong calls in a
- * group, of which then none is enqueued. SHMEM_TEST_CALLS: rounds. */
+ * graphs. The reference is the list, which all PEs make alike; the streams are each PE's own choice. And wrong use:
+ * groups without a begin, wrong calls in a group, of which then none is enqueued. SHMEM_TEST_CALLS: rounds. */
 #include "coll_case.h"
 
 enum { MOST_CALLS = 120, STREAMS = 3, SLOTS = 2, ROUNDS = 40, REPLAYS = 8 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* shmemx_coll_on_host against the references of coll_values.h: all kinds, types and operators, sizes at and around what
  * a piece holds, odd ones and none; dest and source at any address, private on one member and symmetric on another; in
- * place; the world, teams made from lists and teams of one; wrong arguments, and ones that differ between members. No device is started.
- * SHMEM_TEST_NO_ATTACH=1: on odd PEs the kernel refuses to read other processes' memory, so all use stages.
- * SHMEM_TEST_TIMES=1 prints times beside those of shmem_float_sum_reduce and shmem_fcollectmem. */
+ * place; the world, teams made from lists and teams of one; wrong arguments, and ones that differ between members. No
+ * device is started. SHMEM_TEST_NO_ATTACH=1: on odd PEs the kernel refuses to read other processes' memory, so all use
+ * stages. SHMEM_TEST_TIMES=1 prints times beside those of shmem_float_sum_reduce and shmem_fcollectmem. */
 #include "coll_values.h"
 
 #include <errno.h>

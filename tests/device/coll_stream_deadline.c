@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* A collective on a stream that one member does not join: past SHMEM_TIMEOUT the others have a record of who waits for
- * waited; after shmemx_device_abort they have one of giving up and the streams go on; when all members have given up, the
- * slot does nothing any more and dest stays as it is; another slot of the same team works meanwhile; and a collective
- * reset repairs the slot. For every kind, by the algorithms that SHMEM_COLL forces or the library chooses.
+ * waited; after shmemx_device_abort they have one of giving up and the streams go on; when all members have given up,
+ * the slot does nothing any more and dest stays as it is; another slot of the same team works meanwhile; and a
+ * collective reset repairs the slot. For every kind, by the algorithms that SHMEM_COLL forces or the library chooses.
  * Run with SHMEM_TIMEOUT of a fraction of a second. */
 #include "coll_turn.h"
 

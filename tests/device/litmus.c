@@ -282,8 +282,8 @@ SHMEMD_KERNEL(litmus_two_blocks, struct litmus_args, a)
     }
 }
 
-/* Each signal on its own: its data are there when it is seen. Signals set and add in turns, and a plain put follows every
- * fourth message. The receiver looks at the last messages first. */
+/* Each signal on its own: its data are there when it is seen. Signals set and add in turns, and a plain put follows
+ * every fourth message. The receiver looks at the last messages first. */
 SHMEMD_KERNEL(litmus_many, struct litmus_args, a)
 {
     struct scratch *b = a.scratch;

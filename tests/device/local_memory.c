@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory of one PE alone: it grows while the other PEs call nothing, its objects differ on all PEs, and every kind of
- * call reaches it by the offset that its owner tells: put, get, atomics, signals and waits of the host, streams, kernels.
- * Objects of the heaps stay alike meanwhile. */
+ * call reaches it by the offset that its owner tells: put, get, atomics, signals and waits of the host, streams,
+ * kernels. Objects of the heaps stay alike meanwhile. */
 #include "device_test.h"
 
 enum { KINDS = 2, WORDS = 64, OBJECTS = 6 };

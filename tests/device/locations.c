@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* maxloc and minloc inside kernels: reductions of a value and its location, of all types, short (LL) and long, by a block
- * and by a grid, in place, and as a reducescatter. Values are equal on several members, so the smaller location has to
- * be taken, whichever member has it. */
+/* maxloc and minloc inside kernels: reductions of a value and its location, of all types, short (LL) and long, by a
+ * block and by a grid, in place, and as a reducescatter. Values are equal on several members, so the smaller location
+ * has to be taken, whichever member has it. */
 #include "device_test.h"
 
 enum { BLOCKS = 2, THREADS = 96, MOST = 3000 };

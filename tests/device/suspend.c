@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Device memory lent back and taken again: addresses, handles and a captured graph are right afterwards, contents too
  * where they are kept, and the memory is free meanwhile. What needs the memory is refused. Objects of the heap, of a
- * team and of one PE alone, the last of another size on each PE. Where memory cannot be lent back, a sentence says so. */
+ * team and of one PE alone, the last of another size on each PE. Where memory cannot be lent back, a sentence says
+ * so. */
 #include "device_test.h"
 
 #include <sys/mman.h>

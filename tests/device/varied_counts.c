@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* alltoallv inside kernels: the numbers of each pair come from the kernel itself, are zero or large, and dests lie in any
- * order with gaps, which stay as they were. By a block, on a chosen lane, and by a grid. Numbers that differ are an error
- * of both members of the pair, and the smaller number arrives. */
+/* alltoallv inside kernels: the numbers of each pair come from the kernel itself, are zero or large, and dests lie in
+ * any order with gaps, which stay as they were. By a block, on a chosen lane, and by a grid. Numbers that differ are an
+ * error of both members of the pair, and the smaller number arrives. */
 #include "device_test.h"
 
 enum { BLOCKS = 3, THREADS = 64, CALLS = 12, MOST = 5000 };

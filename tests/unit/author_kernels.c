@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What a call costs its author's kernel: one call a kernel, no bounds. Compiled by cuda_resources.sh as it is, for blocks
- * of 1024 threads, and with SHMEMD_NO_RING, for NVIDIA and for AMD. ISO_AUTHOR: the names' end, author or author_near. */
+/* What a call costs its author's kernel: one call a kernel, no bounds. Compiled by cuda_resources.sh as it is, for
+ * blocks of 1024 threads, and with SHMEMD_NO_RING, for NVIDIA and for AMD. ISO_AUTHOR: the names' end, author or
+ * author_near. */
 #include <shmem_device.h>
 
 struct author {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What NVIDIA's flavour says of errors of the CUDA runtime. Without a device: the runtime is not called but for words. */
+/* What NVIDIA's flavour says of errors of the CUDA runtime. Without a device: the runtime is not called but for
+ * words. */
 #include "../../device/cuda/gpu_cuda.c"
 
 #include "../check.h"

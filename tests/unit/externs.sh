@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # device/externs.c for tool chains that link PTX or bitcode: the names that the preprocessor sees come out as definitions
-# that others can link, and nothing is left undefined. A compiler for a device that has no target must fail: it would make
-# an empty file.
+# that others can link, and nothing is left undefined. A compiler for a device that has no target must fail: it would
+# make an empty file.
 # usage: externs.sh [FOLDER]   what a build has made in FOLDER; without it by the commands that the file names, by nvcc,
 #                              and by a clang for gfx942 and for sm_90 (without any header of CUDA), where it is found
 # Ends 0, 1, or 77 where there is neither a file nor a compiler.

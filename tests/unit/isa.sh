@@ -3,9 +3,9 @@
 # What no run on a machine with stronger ordering can show: whether the instructions that AMD's compiler emits for the
 # library's kernels, and for one tiny kernel of each primitive (isa_kernels.c), reach a peer in the right order. Every
 # kernel's assembly becomes a line of words (store_system8 wbl2_system wait_vm barrier ...), and rules are patterns over
-# that line. Scopes are spelled differently by gfx90a and later ones; the words are not. What must hold on every path through
-# a large kernel, isa_flow.awk looks for.
-# usage: isa.sh [FOLDER]   checks; ends 0, 1, or 77 when there is no clang for these targets (ISO_HIP_COMPILER, clang-19).
+# that line. Scopes are spelled differently by gfx90a and later ones; the words are not. What must hold on every path
+# through a large kernel, isa_flow.awk looks for.
+# usage: isa.sh [FOLDER]   checks; ends 0, 1, or 77 when no clang has these targets (ISO_HIP_COMPILER, clang-19).
 #                          FOLDER: of the library's kernels, built with ISO_TESTS: their assembly is taken, for the
 #                          architectures that it has. Without it they are compiled here, which takes four minutes.
 #        isa.sh --prove    breaks the assembly in one way for each rule and shows that just that rule finds it
@@ -156,8 +156,8 @@ nevers() {
         '/vmcnt\(0\)/d'
     never ' (load|flat|store)_agent' "an access of agent scope" isa_flag "$agent" -
     never ' rmw_narrow' "an atomic of less than system scope" isa_update "$narrow_atomic" -
-    # Not so: kernels for all types, which choose between the user's memory and stages, and broadcast_twoshot_read, which reads
-    # where a table says; the compiler cannot tell those from other memory.
+    # Not so: kernels for all types, which choose between the user's memory and stages, and broadcast_twoshot_read,
+    # which reads where a table says; the compiler cannot tell those from other memory.
     never '^(isod_stream_([a-z]+_(ll|push|staged|read)|reduce_[a-z0-9_]+_sum_[a-z0-9]+)_kernel|isa_put) .*flat_[a-z]+16' \
         "payload is loaded as of any memory, so waits for shared memory wait for it too" isa_put \
         's/global_load_dwordx4/flat_load_dwordx4/'
@@ -202,8 +202,8 @@ flows() {
     flow 'isod_stream_.*' call "a call hides what the rules are about" isa_gather 's/.*buffer_wbl2.*/\ts_swappc_b64 s[0:1], s[2:3]/'
 }
 
-# "KERNEL: what is wrong" for the kernels in a file of assembly. Scalar registers are spilled into vector registers, which
-# large kernels may do. The kernels of on_stack keep a part of an accumulator there, which has all types.
+# "KERNEL: what is wrong" for the kernels in a file of assembly. Scalar registers are spilled into vector registers,
+# which large kernels may do. The kernels of on_stack keep a part of an accumulator there, which has all types.
 on_stack='^isod_stream_reduce_hier2?_any_kernel'
 stackless() {
     awk -v on_stack="$on_stack" '$1 == ".private_segment_fixed_size:" { scratch = $2 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* One tiny kernel for each primitive of device/api/prim.h whose right instructions no test on a stronger machine can show:
- * isa.sh compiles this file for AMD's architectures and looks at what came out, by the kernels' names. Never run. */
+/* One tiny kernel for each primitive of device/api/prim.h whose right instructions no test on a stronger machine can
+ * show: isa.sh compiles this file for AMD's architectures and looks at what came out, by the kernels' names. Never
+ * run. */
 #include "../../include/shmem_device.h"
 
 struct isa_args {

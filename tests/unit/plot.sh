@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Each script of tests/bench draws its kept tables by --plot, and the pictures that are kept are those of the tables: a bar
-# for each row with a peer.
+# Each script of tests/bench draws its kept tables by --plot, and the pictures that are kept are those of the tables: a
+# bar for each row with a peer.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 command -v python3 >/dev/null || { echo "there is no python3" >&2 && exit 77; }

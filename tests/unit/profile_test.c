@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* SHMEM_PROFILE and SHMEM_METRICS: a program whose calls are known is compared with the numbers that they write. The last
- * PE is late to a barrier, and is named. */
+/* SHMEM_PROFILE and SHMEM_METRICS: a program whose calls are known is compared with the numbers that they write. The
+ * last PE is late to a barrier, and is named. */
 #include "../check.h"
 
 enum { PUTS = 150, LONG_BYTES = 20000, GETS = 7, HEAP_BYTES = 1 << 20, LATE_MS = 300 };

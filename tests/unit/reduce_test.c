@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The kernels of coll/host/reduce_op.h against an element-wise reference: every operator and representation, lengths around
- * the step of the vector loop, all alignments of the elements, out apart from or equal to either operand; nothing past
- * the end is written. Which kernels a type has and which not. Stands alone: needs no PEs and no library. */
+/* The kernels of coll/host/reduce_op.h against an element-wise reference: every operator and representation, lengths
+ * around the step of the vector loop, all alignments of the elements, out apart from or equal to either operand;
+ * nothing past the end is written. Which kernels a type has and which not. Stands alone: needs no PEs and no library. */
 #include "../../coll/host/reduce_op.h"
 
 #include <complex.h>

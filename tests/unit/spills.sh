@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# device/hip/hip_spills.sh finds what it is for, and nothing else: kernels that are one pattern of instructions each. Ends 0,
-# 1, or 77 where there is no clang for gfx942 with LLVM's tools.
+# device/hip/hip_spills.sh finds what it is for, and nothing else: kernels that are one pattern of instructions each.
+# Ends 0, 1, or 77 where there is no clang for gfx942 with LLVM's tools.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 folder=$(mktemp -d)

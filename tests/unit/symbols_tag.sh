@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# `packaging/symbols --tag` in a clone with tags made for this test: a library that has all of the tag's names passes; one
-# that has lost a name fails and names it; another number in the library's name, or no tag, leaves nothing to compare.
-# `symbols_tag.sh LIBRARY`
+# `packaging/symbols --tag` in a clone with tags made for this test: a library that has all of the tag's names passes;
+# one that has lost a name fails and names it; another number in the library's name, or no tag, leaves nothing to
+# compare. `symbols_tag.sh LIBRARY`
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 library=$1

@@ -15,8 +15,8 @@
  * it. On NVIDIA and AMD a copy begins when the one before it in its stream is complete, its writes performed at the
  * memory that they went to, a peer's included; NCCL and RCCL copy flags behind payloads, too. The CPU device stores the
  * word with release, behind what its worker has copied or waited for. The receiver polls with acquire. Where the vendor
- * copies a few bytes by kernels of its own (ROCm before 7.1), engine_end stores the flags: a kernel that waits for a free
- * processor less. Signals are copies there, too.
+ * copies a few bytes by kernels of its own (ROCm before 7.1), engine_end stores the flags: a kernel that waits for a
+ * free processor less. Signals are copies there, too.
  *
  * A call by a stage (engine_stage.c) is rounds whose dest is a row there; what is in the rows is then copied or summed.
  *

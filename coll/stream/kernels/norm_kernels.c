@@ -52,7 +52,7 @@ PRIM_FN float norm_squares(enum isod_elem elem, struct prim_vec16 v)
     return low + high;
 }
 
-/* Of n values, `stride` apart: value i with value i + n / 2, and so on. Not by a loop over an array, which would be stack. */
+/* Of n values, `stride` apart: value i with value i + n / 2, and so on. No loop over an array, which would be stack. */
 PRIM_FN float norm_4(const float *p, uint32_t stride)
 {
     return (p[0] + p[2 * stride]) + (p[stride] + p[3 * stride]);

@@ -39,8 +39,8 @@ PRIM_FN struct pair_span pair_span_of(uint64_t bytes, uint32_t lane, uint32_t la
         s.pieces = 1;
     return s;
 }
-/* Pieces of the message at hand that the lane has moved. Of a lane without pieces nothing is read: no sync stands between
- * this and the first thread's next word about it. */
+/* Pieces of the message at hand that the lane has moved. Of a lane without pieces nothing is read: no sync stands
+ * between this and the first thread's next word about it. */
 PRIM_FN uint64_t pair_moved(const struct pair_part *p, uint32_t lane, uint64_t pieces)
 {
     return pieces == 0 ? 0 : p->pair->own[lane].count - p->pair->own[lane].begun;

@@ -154,8 +154,8 @@ PRIM_FN int any_pipelined(const struct isod_stream_coll *what)
 }
 
 /* ---- reduce: a piece of n stages in two epochs. Its span m goes to member m, which combines it; the result goes to
- * the root. What is left at the end and fits a stage goes to the root at once: its span is all, those of others are empty.
- * dest may be source at the root: results come after all members have sent what they had there ---- */
+ * the root. What is left at the end and fits a stage goes to the root at once: its span is all, those of others are
+ * empty. dest may be source at the root: results come after all members have sent what they had there ---- */
 
 struct rooted {
     struct isod_move w; /* the piece */

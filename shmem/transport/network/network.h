@@ -163,7 +163,8 @@ ISO_INLINE int iso_network_group(const struct ctx *ctx)
         return 0;
     return (int)(((uintptr_t)ctx->handle + NETWORK_GROUPS - 1) % NETWORK_GROUPS);
 }
-/* The queue for the context's operations on pe, connected; gives up the lock meanwhile. While lost: perhaps `nowhere`. */
+/* The queue for the context's operations on pe, connected; gives up the lock meanwhile. While lost: perhaps
+ * `nowhere`. */
 struct network_queue *iso_network_connect(struct network *n, int pe, int group);
 ISO_INLINE struct network_queue *iso_network_queue_to(struct network *n, const struct ctx *ctx, int pe)
 {
@@ -244,7 +245,8 @@ ISO_INLINE void iso_network_add(uint64_t *word, uint64_t value) { __atomic_store
 /* iso_wait_end, and counts the wait if it has lasted. */
 void iso_network_end_wait(struct network *n, struct wait *wait);
 void iso_network_count(const struct network *n, struct transport_counts *sum); /* n: NULL while there is no network */
-/* Between two looks of a wait of the network; gives up the lock meanwhile. False: the job is broken and `lost` is set. */
+/* Between two looks of a wait of the network; gives up the lock meanwhile. False: the job is broken and `lost` is
+ * set. */
 bool iso_network_pause(struct network *n, struct wait *wait, uint64_t seen);
 
 /* ---- order and completion ---- */
