@@ -41,8 +41,8 @@ PRIM_KERNEL(isod_wait_kernel, struct isod_stream_wait, a)
 {
     prim_stream_wait();
     if (!isod_is_dead(a.h))
-        (void)isod_wait(a.h, ISOD_U64, a.sig_addr, a.cmp, a.value, isod_who(ISOD_CALL_ON_STREAM_WAIT, -1),
-                        (uint64_t *)0);
+        (void)isod_wait(a.h, isod_until_of(ISOD_U64, a.sig_addr, a.cmp, a.value),
+                        isod_who(ISOD_CALL_ON_STREAM_WAIT, -1), (uint64_t *)0);
     prim_stream_pass();
 }
 

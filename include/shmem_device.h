@@ -353,7 +353,7 @@ SHMEMD_FORMS(uint64_t, signal_wait_until, (const uint64_t *sig_addr, int cmp, ui
  * job, or the handle has given up. */
 SHMEMD_FORMS(int, pe_signal_wait_until, (const uint64_t *sig_addr, int cmp, uint64_t cmp_value, int pe),
              SHMEMD_CHECK_PE;
-             return isod_signal_wait_of(h, g, sig_addr, cmp, cmp_value, pe);)
+             return isod_signal_wait_of(h, g, ISOD_UNTIL(uint64_t, sig_addr, cmp, cmp_value), pe);)
 
 /* ---- packets (LL): data that carries its own flag; the fastest way for up to some KiB ----
  * put_packet sends `bytes` from `source` to the symmetric area `dest` of `pe`. get_packet waits for them in this PE's
@@ -475,15 +475,15 @@ SHMEM_BIT_TYPES(SHMEMD_AMO_BIT, )
  * the calling thread, and after wait_until_wave and _block by all threads of the group.
  * wait_until_for gives up after ns nanoseconds and leaves no report: 1, the word holds; 0, it has not held within that
  * time, or the handle has given up (shmemd_status). The word is looked at once at least, so ns may be 0. */
-#define SHMEMD_WAIT(NAME, TYPE, ...)                                                                        \
-    SHMEMD_FORMS(void, NAME##_wait_until, (const TYPE *ivar, int cmp, TYPE cmp_value),                      \
-                 isod_wait_until(h, g, ISOD_WORD_OF(TYPE), ivar, cmp, (uint64_t)cmp_value);)                \
-    SHMEMD_FORMS(int, NAME##_wait_until_for, (const TYPE *ivar, int cmp, TYPE cmp_value, uint64_t ns),      \
-                 return isod_wait_until_for(h, g, ISOD_WORD_OF(TYPE), ivar, cmp, (uint64_t)cmp_value, ns);) \
-    PRIM_FN int shmemd_##NAME##_test(shmemd_t h, const TYPE *ivar, int cmp, TYPE cmp_value)                 \
-    {                                                                                                       \
-        (void)h;                                                                                            \
-        return isod_test(ISOD_WORD_OF(TYPE), ivar, cmp, (uint64_t)cmp_value);                               \
+#define SHMEMD_WAIT(NAME, TYPE, ...)                                                                   \
+    SHMEMD_FORMS(void, NAME##_wait_until, (const TYPE *ivar, int cmp, TYPE cmp_value),                 \
+                 isod_wait_until(h, g, ISOD_UNTIL(TYPE, ivar, cmp, cmp_value));)                       \
+    SHMEMD_FORMS(int, NAME##_wait_until_for, (const TYPE *ivar, int cmp, TYPE cmp_value, uint64_t ns), \
+                 return isod_wait_until_for(h, g, ISOD_UNTIL(TYPE, ivar, cmp, cmp_value), ns);)        \
+    PRIM_FN int shmemd_##NAME##_test(shmemd_t h, const TYPE *ivar, int cmp, TYPE cmp_value)            \
+    {                                                                                                  \
+        (void)h;                                                                                       \
+        return isod_test(ISOD_UNTIL(TYPE, ivar, cmp, cmp_value));                                      \
     }
 SHMEM_STD_TYPES(SHMEMD_WAIT, )
 

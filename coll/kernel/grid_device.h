@@ -19,8 +19,8 @@ PRIM_FN bool isod_grid_sync(shmemd_t h)
         if (prim_is_first(prim_group_block())) {
             prim_fence_flag(); /* pairs with the acquire in isod_wait of the other blocks, as the addition does */
             uint64_t old = prim_fetch_add_u64(arrived, prim_block_index() == 0 ? top - others : 1);
-            int turned = (old & top) != 0 ? ISOD_GE : ISOD_LT;
-            bad = !isod_wait(h, ISOD_I64, arrived, turned, 0, isod_who(ISOD_CALL_GRID, -1), (uint64_t *)0);
+            struct isod_until turned = isod_until_of(ISOD_I64, arrived, (old & top) != 0 ? ISOD_GE : ISOD_LT, 0);
+            bad = !isod_wait(h, turned, isod_who(ISOD_CALL_GRID, -1), (uint64_t *)0);
         }
         bad = prim_sync_or(prim_group_block(), bad);
     }

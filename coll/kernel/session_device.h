@@ -40,7 +40,7 @@ struct isod_coll {
 PRIM_FN void isod_coll_look(struct isod_coll *c, struct isod_waiting *w, int32_t from, const void *addr, uint64_t seen)
 {
     struct isod_waited who = isod_who(c->call, isod_world_pe(c->h, from));
-    *w = isod_wait_look(isod_origin_of(c->h), *w, who, addr, c->epoch, seen);
+    *w = isod_wait_look(isod_origin_of(c->h), *w, isod_missed_at(who, addr, c->epoch, seen));
     c->failed = w->reported == 2;
 }
 

@@ -16,25 +16,23 @@ PRIM_FN bool isod_flag_overtakes(const struct isod_coll *c, int32_t to) { return
 
 /* By all threads of g, a wave or the block, into dest (as this member names it) of member `to`; then a flag behind
  * prim_gather_stores by the block. */
-PRIM_FN void isod_coll_put_far(struct isod_coll *c, struct prim_group g, int32_t to, char *dest, const char *source,
-                               uint64_t bytes)
+PRIM_FN void isod_coll_put_far(struct isod_coll *c, struct prim_group g, int32_t to, struct isod_bytes b)
 {
-    isod_ring_put(c->h, g, dest, source, bytes, isod_world_pe(c->h, to));
+    isod_ring_put(c->h, g, b, isod_world_pe(c->h, to));
     if (isod_flag_overtakes(c, to) && prim_is_first(g))
         c->failed = isod_coll_flush(isod_origin_of(c->h), c->call) || c->failed;
 }
 /* The same, where `near` is dest there, or NULL. */
-PRIM_FN void isod_coll_put_at(struct isod_coll *c, struct prim_group g, int32_t to, char *near, char *dest,
-                              const char *source, uint64_t bytes)
+PRIM_FN void isod_coll_put_at(struct isod_coll *c, struct prim_group g, int32_t to, char *near, struct isod_bytes b)
 {
     if (near != 0)
-        prim_copy_put(g, near, source, bytes);
+        prim_copy_put(g, near, b.source, b.len);
     else
-        isod_coll_put_far(c, g, to, dest, source, bytes);
+        isod_coll_put_far(c, g, to, b);
 }
 PRIM_FN void isod_coll_put(struct isod_coll *c, int32_t to, char *dest, const char *source, uint64_t bytes)
 {
-    isod_coll_put_at(c, prim_group_block(), to, isod_near(c->h, dest, to), dest, source, bytes);
+    isod_coll_put_at(c, prim_group_block(), to, isod_near(c->h, dest, to), isod_bytes_of(dest, source, bytes));
 }
 /* A word, by the calling thread; `near` is dest there, or NULL. */
 PRIM_FN void isod_coll_put_word_at(struct isod_coll *c, int32_t to, char *near, char *dest, uint64_t value)
@@ -43,7 +41,7 @@ PRIM_FN void isod_coll_put_word_at(struct isod_coll *c, int32_t to, char *near, 
         prim_store_relaxed_u64((uint64_t *)(void *)near, value);
         return;
     }
-    isod_ring_put_words(c->h, dest, value, 0, 8, isod_world_pe(c->h, to));
+    isod_ring_put_words(c->h, dest, isod_words_of(value, 0, 8), isod_world_pe(c->h, to));
     if (isod_flag_overtakes(c, to))
         c->failed = isod_coll_flush(isod_origin_of(c->h), c->call) || c->failed;
 }
@@ -54,7 +52,7 @@ PRIM_FN void isod_coll_get(struct isod_coll *c, int32_t from, char *dest, const 
     if (near != 0)
         prim_copy_get(prim_group_block(), dest, near, bytes);
     else
-        isod_ring_get(c->h, prim_group_block(), dest, source, bytes, isod_world_pe(c->h, from));
+        isod_ring_get(c->h, prim_group_block(), isod_bytes_of(dest, source, bytes), isod_world_pe(c->h, from));
 }
 PRIM_FN void isod_coll_copy_own(char *dest, const char *source, uint64_t bytes)
 {
@@ -75,7 +73,7 @@ PRIM_FN void isod_stage_put(struct isod_coll *c, int32_t to, const char *source,
     if (memory != 0)
         prim_copy_put(prim_group_block(), memory + at, source, bytes);
     else
-        isod_coll_put_far(c, prim_group_block(), to, isod_coll_far_memory(c, to) + at, source, bytes);
+        isod_coll_put_far(c, prim_group_block(), to, isod_bytes_of(isod_coll_far_memory(c, to) + at, source, bytes));
 }
 
 #endif

@@ -49,7 +49,7 @@ PRIM_FN bool isod_synchronise_member(shmemd_t h, const struct isod_lane *lane, u
             }
             prim_pause();
         }
-        w = isod_wait_look(isod_origin_of(h), w, who, flag, epoch, seen);
+        w = isod_wait_look(isod_origin_of(h), w, isod_missed_at(who, flag, epoch, seen));
         if (w.reported == 2)
             return false;
     }

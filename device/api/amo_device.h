@@ -9,12 +9,6 @@
 #include "half_device.h"
 #include "rma_device.h"
 
-struct isod_word_op {
-    uint32_t op, bytes; /* enum isod_amo of ring.h; 4 or 8 */
-    uint64_t operand, compare;
-    bool fetches; /* the old value is wanted: the ring waits for it */
-};
-
 PRIM_FN uint64_t isod_amo_at_u64(uint64_t *at, struct isod_word_op o)
 {
     if (o.op == ISOD_AMO_SET)
@@ -63,8 +57,7 @@ PRIM_FN uint64_t isod_amo(shmemd_t h, struct isod_word_op o, const void *addr, i
     char *at = isod_near(h, addr, pe);
     uint64_t old;
     if (at == 0)
-        old = isod_ring_amo(h, o.op, o.bytes, (void *)(uintptr_t)addr, o.operand, o.compare, o.fetches,
-                            isod_world_pe(h, pe));
+        old = isod_ring_amo(h, o, addr, isod_world_pe(h, pe));
     else
         old = o.bytes == 8 ? isod_amo_at_u64((uint64_t *)(void *)at, o) : isod_amo_at_u32((uint32_t *)(void *)at, o);
     if (o.fetches)

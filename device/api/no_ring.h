@@ -18,19 +18,19 @@ PRIM_FN bool isod_ring_used(shmemd_t h)
     (void)h;
     return false;
 }
-PRIM_FN void isod_ring_put(shmemd_t h, struct prim_group g, void *dest, const void *source, uint64_t bytes, int32_t pe)
+PRIM_FN void isod_ring_put(shmemd_t h, struct prim_group g, struct isod_bytes b, int32_t pe)
 {
-    (void)g, (void)dest, (void)source, (void)bytes;
+    (void)g, (void)b;
     isod_no_ring(isod_origin_of(h), pe);
 }
-PRIM_FN void isod_ring_get(shmemd_t h, struct prim_group g, void *dest, const void *source, uint64_t bytes, int32_t pe)
+PRIM_FN void isod_ring_get(shmemd_t h, struct prim_group g, struct isod_bytes b, int32_t pe)
 {
-    (void)g, (void)dest, (void)source, (void)bytes;
+    (void)g, (void)b;
     isod_no_ring(isod_origin_of(h), pe);
 }
-PRIM_FN void isod_ring_put_words(shmemd_t h, void *dest, uint64_t word0, uint64_t word1, uint32_t bytes, int32_t pe)
+PRIM_FN void isod_ring_put_words(shmemd_t h, void *dest, struct isod_words w, int32_t pe)
 {
-    (void)dest, (void)word0, (void)word1, (void)bytes;
+    (void)dest, (void)w;
     isod_no_ring(isod_origin_of(h), pe);
 }
 PRIM_FN uint64_t isod_ring_get_word(shmemd_t h, const void *source, uint32_t bytes, int32_t pe)
@@ -39,10 +39,9 @@ PRIM_FN uint64_t isod_ring_get_word(shmemd_t h, const void *source, uint32_t byt
     isod_no_ring(isod_origin_of(h), pe);
     return 0;
 }
-PRIM_FN uint64_t isod_ring_amo(shmemd_t h, uint32_t op, uint32_t bytes, void *addr, uint64_t operand, uint64_t compare,
-                               bool fetches, int32_t pe)
+PRIM_FN uint64_t isod_ring_amo(shmemd_t h, struct isod_word_op o, const void *addr, int32_t pe)
 {
-    (void)op, (void)bytes, (void)addr, (void)operand, (void)compare, (void)fetches;
+    (void)o, (void)addr;
     isod_no_ring(isod_origin_of(h), pe);
     return 0;
 }

@@ -12,23 +12,24 @@
 #define ISOD_IS_SIGNED(TYPE) ((TYPE)-1 < (TYPE)1)
 #define ISOD_WORD_OF(TYPE) \
     (sizeof(TYPE) == 8 ? (ISOD_IS_SIGNED(TYPE) ? ISOD_I64 : ISOD_U64) : (ISOD_IS_SIGNED(TYPE) ? ISOD_I32 : ISOD_U32))
+#define ISOD_UNTIL(TYPE, ivar, cmp, value) isod_until_of(ISOD_WORD_OF(TYPE), ivar, cmp, (uint64_t)(value))
 
 /* ---- one word ---- */
 
 /* The first thread waits; the whole group may then read the data behind the word. */
-PRIM_FN void isod_wait_until(shmemd_t h, shmemd_group_t g, int word, const void *ivar, int cmp, uint64_t value)
+PRIM_FN void isod_wait_until(shmemd_t h, shmemd_group_t g, struct isod_until u)
 {
     if (prim_is_first(g))
-        (void)isod_wait(h, word, ivar, cmp, value, isod_who(ISOD_CALL_WAIT_UNTIL, -1), (uint64_t *)0);
+        (void)isod_wait(h, u, isod_who(ISOD_CALL_WAIT_UNTIL, -1), (uint64_t *)0);
     prim_sync_settled(g);
 }
 
 /* The first thread waits, at most ns, and all of the group get its result. It leaves no record. */
-PRIM_FN bool isod_wait_for(struct isod_origin at, int word, const void *addr, int cmp, uint64_t value, uint64_t ns)
+PRIM_FN bool isod_wait_for(struct isod_origin at, struct isod_until u, uint64_t ns)
 {
     const uint64_t since = prim_clock_ns();
     for (uint32_t polls = 1;; polls++) {
-        if (isod_compare(word, isod_peek(word, addr), cmp, value)) {
+        if (isod_holds(u, isod_peek(u))) {
             prim_acquire_from_peer(); /* pairs with the release of who changed it */
             return true;
         }
@@ -37,37 +38,35 @@ PRIM_FN bool isod_wait_for(struct isod_origin at, int word, const void *addr, in
             return false;
     }
 }
-PRIM_FN int isod_wait_until_for(shmemd_t h, shmemd_group_t g, int word, const void *ivar, int cmp, uint64_t value,
-                                uint64_t ns)
+PRIM_FN int isod_wait_until_for(shmemd_t h, shmemd_group_t g, struct isod_until u, uint64_t ns)
 {
     uint64_t holds = 0;
     if (prim_is_first(g))
-        holds = isod_wait_for(isod_origin_of(h), word, ivar, cmp, value, ns) ? 1 : 0;
+        holds = isod_wait_for(isod_origin_of(h), u, ns) ? 1 : 0;
     prim_settle_stores(g);
     return (int)prim_broadcast_u64(g, holds);
 }
 
 /* For an update that `pe` makes. Not 0: given up, or the PE is gone and has not made it. */
-PRIM_FN int isod_signal_wait_of(shmemd_t h, shmemd_group_t g, const uint64_t *addr, int cmp, uint64_t value, int32_t pe)
+PRIM_FN int isod_signal_wait_of(shmemd_t h, shmemd_group_t g, struct isod_until u, int32_t pe)
 {
     uint64_t lost = 0;
     if (prim_is_first(g)) {
         const struct isod_waited who = isod_who(ISOD_CALL_SIGNAL_WAIT_UNTIL, ISOD_LOAD_I32(&h.team->world_of[pe]));
         /* What the PE has changed before its end is there once its end is known, so one more look decides. */
-        lost = !isod_wait(h, ISOD_U64, addr, cmp, value, who, (uint64_t *)0) &&
-               !isod_compare(ISOD_U64, isod_peek(ISOD_U64, addr), cmp, value);
+        lost = !isod_wait(h, u, who, (uint64_t *)0) && !isod_holds(u, isod_peek(u));
         prim_acquire_from_peer(); /* pairs with the release of the PE */
     }
     prim_settle_stores(g);
     return (int)prim_broadcast_u64(g, lost);
 }
 
-PRIM_FN int isod_test(int word, const void *ivar, int cmp, uint64_t value)
+PRIM_FN int isod_test(struct isod_until u)
 {
-    uint64_t seen = isod_peek(word, ivar);
+    uint64_t seen = isod_peek(u);
     prim_acquire_from_peer(); /* pairs with the release of who changed it */
-    prim_look("shmemd_test", ivar, seen);
-    return isod_compare(word, seen, cmp, value) ? 1 : 0;
+    prim_look("shmemd_test", u.addr, seen);
+    return isod_holds(u, seen) ? 1 : 0;
 }
 
 /* ---- sets ---- */
@@ -101,26 +100,30 @@ PRIM_FN uint64_t isod_set_value(const struct isod_set *s, size_t i)
     __builtin_memcpy(&narrow, (const char *)s->values + at * 4, 4);
     return narrow;
 }
+PRIM_FN struct isod_until isod_set_until(const struct isod_set *s, size_t i)
+{
+    return isod_until_of(s->word, isod_set_word(s, i), s->cmp, isod_set_value(s, i));
+}
 PRIM_FN bool isod_set_holds(const struct isod_set *s, size_t i)
 {
-    return isod_compare(s->word, isod_peek(s->word, isod_set_word(s, i)), s->cmp, isod_set_value(s, i));
+    struct isod_until u = isod_set_until(s, i);
+    return isod_holds(u, isod_peek(u));
 }
 /* A round counts as so many polls as the set has words. */
 PRIM_FN bool isod_set_pause(shmemd_t h, const struct isod_set *s, struct isod_waiting *w, size_t i)
 {
-    const void *addr = isod_set_word(s, i);
+    struct isod_until u = isod_set_until(s, i);
     uint32_t to_look = ISOD_POLLS_PER_LOOK - w->polls % ISOD_POLLS_PER_LOOK;
     w->polls += (s->nelems < to_look ? (uint32_t)s->nelems : to_look) - 1;
-    return isod_wait_pause(h, w, isod_who(ISOD_CALL_WAIT_UNTIL, -1), addr, isod_set_value(s, i),
-                           isod_peek(s->word, addr));
+    return isod_wait_pause(isod_origin_of(h), w,
+                           isod_missed_at(isod_who(ISOD_CALL_WAIT_UNTIL, -1), u.addr, u.value, isod_peek(u)));
 }
 
 PRIM_FN void isod_wait_all(shmemd_t h, const struct isod_set *s)
 {
     struct isod_waited who = isod_who(ISOD_CALL_WAIT_UNTIL, -1);
     for (size_t i = 0; i < s->nelems; i++)
-        if (isod_set_has(s, i) &&
-            !isod_wait(h, s->word, isod_set_word(s, i), s->cmp, isod_set_value(s, i), who, (uint64_t *)0))
+        if (isod_set_has(s, i) && !isod_wait(h, isod_set_until(s, i), who, (uint64_t *)0))
             return;
 }
 PRIM_FN int isod_test_all(const struct isod_set *s)

@@ -57,6 +57,34 @@ struct isod_ring {
     uint32_t spare[3];
 };
 
+/* What calls move: len bytes between memory here and memory of a PE, both as this PE names them. */
+struct isod_bytes {
+    void *dest;
+    const void *source;
+    size_t len;
+};
+PRIM_FN struct isod_bytes isod_bytes_of(void *dest, const void *source, size_t len)
+{
+    struct isod_bytes b = {dest, source, len};
+    return b;
+}
+/* 1 to 16 bytes as bits, in the order that a copy of both words would have in memory. */
+struct isod_words {
+    uint64_t word0, word1;
+    uint32_t bytes;
+};
+PRIM_FN struct isod_words isod_words_of(uint64_t word0, uint64_t word1, uint32_t bytes)
+{
+    struct isod_words w = {word0, word1, bytes};
+    return w;
+}
+/* An atomic on a word. */
+struct isod_word_op {
+    uint32_t op, bytes; /* enum isod_amo; 4 or 8 */
+    uint64_t operand, compare;
+    bool fetches; /* the old value is wanted: the ring waits for it */
+};
+
 #ifdef SHMEMD_NO_RING
 #include "no_ring.h"
 #else
@@ -201,8 +229,8 @@ PRIM_FN uint64_t isod_ring_run(struct isod_origin at, struct isod_post e, enum i
     while (goes_on && (p.count & ISOD_RING_REACHED) == 0) {
         p = isod_ring_rounds(at.world, e, until, p.count);
         if ((p.count & ISOD_RING_REACHED) == 0) {
-            *w = isod_wait_look(at, *w, isod_who(ISOD_CALL_RING, isod_ring_pe(e)), (const void *)(uintptr_t)e.addr, 0,
-                                0);
+            struct isod_waited who = isod_who(ISOD_CALL_RING, isod_ring_pe(e));
+            *w = isod_wait_look(at, *w, isod_missed_at(who, (const void *)(uintptr_t)e.addr, 0, 0));
             goes_on = w->reported != 2;
         }
     }
@@ -340,7 +368,8 @@ PRIM_FN void isod_ring_move_staged(struct isod_origin at, struct prim_group g, s
             s.bytes -= piece.bytes;
             w.since_ns = 0; /* the next piece waits anew */
         } else if (moved == 0) {
-            bool stop = prim_is_first(g) && !isod_wait_pause_at(at, &w, isod_who(ISOD_CALL_RING, pe), addr, 0, 0);
+            struct isod_missed m = isod_missed_at(isod_who(ISOD_CALL_RING, pe), addr, 0, 0);
+            bool stop = prim_is_first(g) && !isod_wait_pause(at, &w, m);
             moved = prim_sync_or(g, stop) ? -1 : 0;
         }
     }
@@ -376,46 +405,42 @@ PRIM_FN struct isod_ring_span isod_ring_span_of(const void *addr, const void *lo
 
 /* By all threads of g. The source may be reused on return; delivery by isod_ring_quiet, or ahead of a later signal of
  * this block on the ring. */
-PRIM_FN void isod_ring_put(shmemd_t h, struct prim_group g, void *dest, const void *source, uint64_t bytes, int32_t pe)
+PRIM_FN void isod_ring_put(shmemd_t h, struct prim_group g, struct isod_bytes b, int32_t pe)
 {
-    isod_ring_move(isod_origin_of(h), g, isod_ring_span_of(dest, source, bytes), pe, ISOD_RING_PUT);
+    isod_ring_move(isod_origin_of(h), g, isod_ring_span_of(b.dest, b.source, b.len), pe, ISOD_RING_PUT);
 }
 /* The same, but a source in symmetric memory may be reused only after isod_ring_quiet. */
-PRIM_FN void isod_ring_put_nbi(shmemd_t h, struct prim_group g, void *dest, const void *source, uint64_t bytes,
-                               int32_t pe)
+PRIM_FN void isod_ring_put_nbi(shmemd_t h, struct prim_group g, struct isod_bytes b, int32_t pe)
 {
-    isod_ring_move(isod_origin_of(h), g, isod_ring_span_of(dest, source, bytes), pe, ISOD_RING_PUT_NBI);
+    isod_ring_move(isod_origin_of(h), g, isod_ring_span_of(b.dest, b.source, b.len), pe, ISOD_RING_PUT_NBI);
 }
 /* By all threads of g. Done on return. */
-PRIM_FN void isod_ring_get(shmemd_t h, struct prim_group g, void *dest, const void *source, uint64_t bytes, int32_t pe)
+PRIM_FN void isod_ring_get(shmemd_t h, struct prim_group g, struct isod_bytes b, int32_t pe)
 {
-    isod_ring_move(isod_origin_of(h), g, isod_ring_span_of(source, dest, bytes), pe, ISOD_RING_GET);
+    isod_ring_move(isod_origin_of(h), g, isod_ring_span_of(b.source, b.dest, b.len), pe, ISOD_RING_GET);
 }
 
 /* ---- by one thread: small puts, atomics, signals, quiet ---- */
 
-/* 1 to 16 bytes, in the order that a copy of both words would have in memory. Words of 1, 2, 4 and 8 bytes that are
- * aligned arrive whole. */
-#define ISOD_RING_HAS_PUT_WORDS
-PRIM_FN void isod_ring_put_words(shmemd_t h, void *dest, uint64_t word0, uint64_t word1, uint32_t bytes, int32_t pe)
+/* Words of 1, 2, 4 and 8 bytes that are aligned arrive whole. */
+PRIM_FN void isod_ring_put_words(shmemd_t h, void *dest, struct isod_words w, int32_t pe)
 {
     struct isod_post e = isod_ring_order(ISOD_RING_INLINE, dest, pe);
-    e.op_bytes = isod_ring_op_bytes(0, bytes);
-    e.word0 = word0;
-    e.word1 = word1;
+    e.op_bytes = isod_ring_op_bytes(0, w.bytes);
+    e.word0 = w.word0;
+    e.word1 = w.word1;
     (void)isod_ring_do(isod_origin_of(h), e, ISOD_RING_POSTED);
 }
 
 /* A fetching atomic returns the old value. Any other returns 0 at once. */
-PRIM_FN uint64_t isod_ring_amo(shmemd_t h, uint32_t op, uint32_t bytes, void *addr, uint64_t operand, uint64_t compare,
-                               bool fetches, int32_t pe)
+PRIM_FN uint64_t isod_ring_amo(shmemd_t h, struct isod_word_op o, const void *addr, int32_t pe)
 {
     struct isod_post e = isod_ring_order(ISOD_RING_AMO, addr, pe);
-    e.op_bytes = isod_ring_op_bytes(op, bytes);
-    e.word0 = operand;
-    e.word1 = compare;
-    uint64_t old = isod_ring_do(isod_origin_of(h), e, fetches ? ISOD_RING_RESULT : ISOD_RING_POSTED);
-    return fetches ? old : 0;
+    e.op_bytes = isod_ring_op_bytes(o.op, o.bytes);
+    e.word0 = o.operand;
+    e.word1 = o.compare;
+    uint64_t old = isod_ring_do(isod_origin_of(h), e, o.fetches ? ISOD_RING_RESULT : ISOD_RING_POSTED);
+    return o.fetches ? old : 0;
 }
 
 /* The word of 1, 2, 4 or 8 bytes, aligned. Done on return. */
@@ -442,7 +467,7 @@ PRIM_FN bool isod_ring_wait(struct isod_origin at, struct isod_ring *r, uint64_t
     struct isod_waiting w = {0, 0, 0};
     bool goes_on = true;
     while (goes_on && !isod_ring_is_done(r, count))
-        goes_on = isod_wait_pause_at(at, &w, who, r->done, count, prim_load_relaxed_u64(&r->seen));
+        goes_on = isod_wait_pause(at, &w, isod_missed_at(who, r->done, count, prim_load_relaxed_u64(&r->seen)));
     return goes_on;
 }
 

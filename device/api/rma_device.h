@@ -83,7 +83,7 @@ PRIM_FN void isod_p(shmemd_t h, void *dest, const void *value, size_t bytes, int
     if (to != 0)
         isod_store_word(to, value, bytes);
     else
-        isod_ring_put_words(h, dest, isod_bits(value, bytes), 0, (uint32_t)bytes, isod_world_pe(h, pe));
+        isod_ring_put_words(h, dest, isod_words_of(isod_bits(value, bytes), 0, (uint32_t)bytes), isod_world_pe(h, pe));
 }
 
 PRIM_FN void isod_g(shmemd_t h, void *value, const void *source, size_t bytes, int pe)
@@ -97,17 +97,6 @@ PRIM_FN void isod_g(shmemd_t h, void *value, const void *source, size_t bytes, i
 }
 
 /* ---- contiguous ---- */
-
-struct isod_bytes {
-    void *dest;
-    const void *source;
-    size_t len;
-};
-PRIM_FN struct isod_bytes isod_bytes_of(void *dest, const void *source, size_t len)
-{
-    struct isod_bytes b = {dest, source, len};
-    return b;
-}
 
 /* The data of a put is no flag, unlike that of a p, so the CPU device may hold it back. */
 PRIM_FN void isod_put_word(char *to, const void *value, size_t bytes)
@@ -138,7 +127,7 @@ PRIM_FN void isod_put_nbi(shmemd_t h, shmemd_group_t g, struct isod_bytes b, int
     if (to != 0)
         isod_copy_out(g, to, b);
     else if (b.len != 0)
-        isod_ring_put(h, g, b.dest, b.source, b.len, isod_world_pe(h, pe));
+        isod_ring_put(h, g, b, isod_world_pe(h, pe));
 }
 PRIM_FN void isod_put(shmemd_t h, shmemd_group_t g, struct isod_bytes b, int pe)
 {
@@ -152,7 +141,7 @@ PRIM_FN void isod_get_nbi(shmemd_t h, shmemd_group_t g, struct isod_bytes b, int
     if (from != 0)
         prim_copy_get(g, b.dest, from, b.len);
     else if (b.len != 0)
-        isod_ring_get(h, g, b.dest, b.source, b.len, isod_world_pe(h, pe));
+        isod_ring_get(h, g, b, isod_world_pe(h, pe));
 }
 PRIM_FN void isod_get(shmemd_t h, shmemd_group_t g, struct isod_bytes b, int pe)
 {
@@ -211,7 +200,8 @@ PRIM_FN void isod_iput(shmemd_t h, shmemd_group_t g, struct isod_strided s, int 
         if (to != 0)
             isod_store_element(to + at, from, s.bytes);
         else
-            isod_ring_put(h, prim_group_thread(), (char *)s.dest + at, from, s.bytes, isod_world_pe(h, pe));
+            isod_ring_put(h, prim_group_thread(), isod_bytes_of((char *)s.dest + at, from, s.bytes),
+                          isod_world_pe(h, pe));
     }
     prim_sync_settled(g);
 }
@@ -224,7 +214,8 @@ PRIM_FN void isod_iget(shmemd_t h, shmemd_group_t g, struct isod_strided s, int 
         if (from != 0)
             isod_load_element(to, from + at, s.bytes);
         else
-            isod_ring_get(h, prim_group_thread(), to, (const char *)s.source + at, s.bytes, isod_world_pe(h, pe));
+            isod_ring_get(h, prim_group_thread(), isod_bytes_of(to, (const char *)s.source + at, s.bytes),
+                          isod_world_pe(h, pe));
     }
     prim_sync_settled(g);
     if (g.kind == PRIM_THREAD)

@@ -77,7 +77,7 @@ ISOD_FAR_FN void isod_put_signal_anywhere(shmemd_t h, shmemd_group_t g, struct i
     if (to != 0)
         isod_copy_out(g, to, b);
     else if (b.len != 0)
-        isod_ring_put(h, g, b.dest, b.source, b.len, isod_world_pe(h, pe));
+        isod_ring_put(h, g, b, isod_world_pe(h, pe));
     prim_gather_stores(g); /* pairs with the acquire of who sees the signal */
     if (prim_is_first(g))
         isod_signal_behind(h, s, pe, to == 0 && b.len != 0);
@@ -128,7 +128,7 @@ PRIM_FN uint64_t isod_signal_wait(shmemd_t h, shmemd_group_t g, const uint64_t *
 {
     uint64_t seen = 0;
     if (prim_is_first(g))
-        (void)isod_wait(h, ISOD_U64, addr, cmp, value, isod_who(ISOD_CALL_SIGNAL_WAIT_UNTIL, -1), &seen);
+        (void)isod_wait(h, isod_until_of(ISOD_U64, addr, cmp, value), isod_who(ISOD_CALL_SIGNAL_WAIT_UNTIL, -1), &seen);
     prim_settle_stores(g);
     return prim_broadcast_u64(g, seen);
 }
@@ -191,7 +191,8 @@ PRIM_FN void isod_put_packet(shmemd_t h, shmemd_group_t g, void *dest, struct is
             prim_store_ll((struct prim_ll *)(void *)to + i, (uint32_t)data, (uint32_t)(data >> 32), p.epoch);
         } else { /* by the ring: both halves of a line at once, each as a word */
             uint64_t behind = (uint64_t)p.epoch << 32;
-            isod_ring_put_words(h, (char *)dest + i * 16, (uint32_t)data | behind, (data >> 32) | behind, 16,
+            isod_ring_put_words(h, (char *)dest + i * 16,
+                                isod_words_of((uint32_t)data | behind, (data >> 32) | behind, 16),
                                 isod_world_pe(h, pe));
         }
     }
@@ -223,7 +224,7 @@ PRIM_FN bool isod_ll_wait(struct isod_origin at, const struct isod_packet *p, si
         }
         if (missing == 0)
             return true;
-        if (!isod_wait_pause_at(at, &w, who, missing, p->epoch, seen))
+        if (!isod_wait_pause(at, &w, isod_missed_at(who, missing, p->epoch, seen)))
             return false;
     }
 }
@@ -251,6 +252,7 @@ PRIM_COLD_FN size_t isod_ll_get(struct isod_origin at, void *dest, struct isod_p
 PRIM_FN bool isod_ll_word_wait(struct isod_origin at, const struct prim_ll *from, uint32_t epoch, struct prim_ll *line)
 {
     struct isod_waiting w = {0, 0, 0};
+    struct isod_waited who = isod_who(ISOD_CALL_GET_PACKET, -1);
     for (;;) {
         PRIM_WAIT_FOR_LINES
         for (uint32_t polls = ISOD_POLLS_PER_LOOK; polls != 0; polls--) {
@@ -259,7 +261,7 @@ PRIM_FN bool isod_ll_word_wait(struct isod_origin at, const struct prim_ll *from
                 return true;
             prim_pause();
         }
-        w = isod_wait_look(at, w, isod_who(ISOD_CALL_GET_PACKET, -1), from, epoch, line->epoch0);
+        w = isod_wait_look(at, w, isod_missed_at(who, from, epoch, line->epoch0));
         if (w.reported == 2)
             return false;
     }

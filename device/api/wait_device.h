@@ -24,9 +24,40 @@ PRIM_FN struct isod_waited isod_who(uint32_t call, int32_t world_pe)
     return who;
 }
 
-/* The comparison of a wait: the kind of word, and SHMEM_CMP_ as in shmem.h. Constants wherever this is inlined. */
+/* A poll that has failed, as a record tells it. */
+struct isod_missed {
+    struct isod_waited who;
+    const void *addr;
+    uint64_t expected, seen;
+};
+PRIM_FN struct isod_missed isod_missed_at(struct isod_waited who, const void *addr, uint64_t expected, uint64_t seen)
+{
+    struct isod_missed m;
+    m.who = who;
+    m.addr = addr;
+    m.expected = expected;
+    m.seen = seen;
+    return m;
+}
+
+/* What ends a wait: the word, and what it is compared with. Its kind, and cmp, which is SHMEM_CMP_ as in shmem.h, are
+ * constants wherever this is inlined. */
 enum isod_word { ISOD_U64, ISOD_I64, ISOD_U32, ISOD_I32 };
 enum isod_cmp { ISOD_EQ = 1, ISOD_NE, ISOD_LT, ISOD_LE, ISOD_GT, ISOD_GE };
+struct isod_until {
+    const void *addr;
+    int word, cmp;
+    uint64_t value;
+};
+PRIM_FN struct isod_until isod_until_of(int word, const void *addr, int cmp, uint64_t value)
+{
+    struct isod_until u;
+    u.addr = addr;
+    u.word = word;
+    u.cmp = cmp;
+    u.value = value;
+    return u;
+}
 
 PRIM_FN bool isod_compare_signed(int64_t a, int cmp, int64_t b)
 {
@@ -47,21 +78,21 @@ PRIM_FN bool isod_compare_unsigned(uint64_t a, int cmp, uint64_t b)
                             : a <= b;
 }
 /* Words narrower than 64 bits are compared by their low 32 bits. */
-PRIM_FN bool isod_compare(int word, uint64_t a, int cmp, uint64_t b)
+PRIM_FN bool isod_holds(struct isod_until u, uint64_t seen)
 {
-    if (word == ISOD_I64)
-        return isod_compare_signed((int64_t)a, cmp, (int64_t)b);
-    if (word == ISOD_I32)
-        return isod_compare_signed((int32_t)(uint32_t)a, cmp, (int32_t)(uint32_t)b);
-    if (word == ISOD_U32)
-        return isod_compare_unsigned((uint32_t)a, cmp, (uint32_t)b);
-    return isod_compare_unsigned(a, cmp, b);
+    if (u.word == ISOD_I64)
+        return isod_compare_signed((int64_t)seen, u.cmp, (int64_t)u.value);
+    if (u.word == ISOD_I32)
+        return isod_compare_signed((int32_t)(uint32_t)seen, u.cmp, (int32_t)(uint32_t)u.value);
+    if (u.word == ISOD_U32)
+        return isod_compare_unsigned((uint32_t)seen, u.cmp, (uint32_t)u.value);
+    return isod_compare_unsigned(seen, u.cmp, u.value);
 }
-PRIM_FN uint64_t isod_peek(int word, const void *addr)
+PRIM_FN uint64_t isod_peek(struct isod_until u)
 {
-    if (word == ISOD_U32 || word == ISOD_I32)
-        return prim_peek_u32((const uint32_t *)addr);
-    return prim_peek_u64((const uint64_t *)addr);
+    if (u.word == ISOD_U32 || u.word == ISOD_I32)
+        return prim_peek_u32((const uint32_t *)u.addr);
+    return prim_peek_u64((const uint64_t *)u.addr);
 }
 
 /* Sticky; pairs with the store of isod_wait_look. */
@@ -164,15 +195,14 @@ struct isod_looked {
     uint64_t since_ns;
     uint32_t reported;
 };
-PRIM_COLD_FN struct isod_looked isod_look_at(struct isod_team *team, struct isod_looked w, struct isod_waited who,
-                                             const void *addr, uint64_t expected, uint64_t seen)
+PRIM_COLD_FN struct isod_looked isod_look_at(struct isod_team *team, struct isod_looked w, struct isod_missed m)
 {
     const struct isod_origin at = {team->world, team};
-    bool stop = isod_stops(at, who);
+    bool stop = isod_stops(at, m.who);
     /* One thread tells the host: records of all threads of a grid, one behind the other, would take a second. Of a
      * death that the team masks only collectives tell, which cannot go on. */
     if (stop && (prim_load_relaxed_u64(&team->status) != ISOD_STATUS_GOOD ||
-                 (isod_outlives(at) && !isod_is_collective(who)))) {
+                 (isod_outlives(at) && !isod_is_collective(m.who)))) {
         w.reported = 2;
         return w;
     }
@@ -183,11 +213,11 @@ PRIM_COLD_FN struct isod_looked isod_look_at(struct isod_team *team, struct isod
     if (!stop && !late && (now - w.since_ns) >> (w.reported >> 2) <= at.world->trace_ns - 1) /* of 0: all */
         return w;
     struct isod_record r;
-    r.call = who.call;
-    r.pe = who.pe;
-    r.addr = (uint64_t)(uintptr_t)addr;
-    r.expected = expected;
-    r.seen = seen;
+    r.call = m.who.call;
+    r.pe = m.who.pe;
+    r.addr = (uint64_t)(uintptr_t)m.addr;
+    r.expected = m.expected;
+    r.seen = m.seen;
     r.waited_ns = now - w.since_ns;
     w.reported = stop ? 2 : late ? w.reported | 1 : w.reported + 4;
     if (stop)
@@ -195,58 +225,49 @@ PRIM_COLD_FN struct isod_looked isod_look_at(struct isod_team *team, struct isod
     isod_record_leave(at, r, stop ? ISOD_RECORD_GAVE_UP : late ? ISOD_RECORD_LATE : ISOD_RECORD_TRACE);
     return w;
 }
-PRIM_FN struct isod_waiting isod_wait_look(struct isod_origin at, struct isod_waiting w, struct isod_waited who,
-                                           const void *addr, uint64_t expected, uint64_t seen)
+PRIM_FN struct isod_waiting isod_wait_look(struct isod_origin at, struct isod_waiting w, struct isod_missed m)
 {
     struct isod_looked l = {w.since_ns, w.reported};
-    l = isod_look_at(at.team, l, who, addr, expected, seen);
+    l = isod_look_at(at.team, l, m);
     w.since_ns = l.since_ns;
     w.reported = l.reported;
     return w;
 }
 
 /* One poll has failed. false: give up. For loops in which latency does not count: else as in isod_wait. */
-PRIM_FN bool isod_wait_pause_at(struct isod_origin at, struct isod_waiting *w, struct isod_waited who, const void *addr,
-                                uint64_t expected, uint64_t seen)
+PRIM_FN bool isod_wait_pause(struct isod_origin at, struct isod_waiting *w, struct isod_missed m)
 {
     prim_pause();
     if (++w->polls % ISOD_POLLS_PER_LOOK != 0)
         return true;
-    *w = isod_wait_look(at, *w, who, addr, expected, seen);
+    *w = isod_wait_look(at, *w, m);
     return w->reported != 2;
 }
-PRIM_FN bool isod_wait_pause(shmemd_t h, struct isod_waiting *w, struct isod_waited who, const void *addr,
-                             uint64_t expected, uint64_t seen)
-{
-    return isod_wait_pause_at(isod_origin_of(h), w, who, addr, expected, seen);
-}
 
-/* By the calling thread alone: until *addr compares true. What was stored before the word was stored may be read by it
- * afterwards (and by its group, after a prim_sync). false: given up. *seen, when not NULL, gets the last value. Two
+/* By the calling thread alone: until the word compares true. What was stored before the word was stored may be read by
+ * it afterwards (and by its group, after a prim_sync). false: given up. *seen, when not NULL, gets the last value. Two
  * loops, the inner one left from within: nothing but the look itself stands between two looks, and nothing behind the
  * last, since all of that is latency. */
-PRIM_FN bool isod_wait_quietly(struct isod_origin at, int word, const void *addr, int cmp, uint64_t value,
-                               struct isod_waited who, uint64_t *v)
+PRIM_FN bool isod_wait_quietly(struct isod_origin at, struct isod_until u, struct isod_waited who, uint64_t *v)
 {
     struct isod_waiting w = {0, 0, 0};
     for (;;) {
         PRIM_WAIT_FOR_WORD
         for (uint32_t polls = ISOD_POLLS_PER_LOOK; polls != 0; polls--) {
-            *v = isod_peek(word, addr);
-            if (isod_compare(word, *v, cmp, value))
+            *v = isod_peek(u);
+            if (isod_holds(u, *v))
                 return true;
             prim_pause();
         }
-        w = isod_wait_look(at, w, who, addr, value, *v);
+        w = isod_wait_look(at, w, isod_missed_at(who, u.addr, u.value, *v));
         if (w.reported == 2)
             return false;
     }
 }
-PRIM_FN bool isod_wait(shmemd_t h, int word, const void *addr, int cmp, uint64_t value, struct isod_waited who,
-                       uint64_t *seen)
+PRIM_FN bool isod_wait(shmemd_t h, struct isod_until u, struct isod_waited who, uint64_t *seen)
 {
     uint64_t v;
-    bool come = isod_wait_quietly(isod_origin_of(h), word, addr, cmp, value, who, &v);
+    bool come = isod_wait_quietly(isod_origin_of(h), u, who, &v);
     prim_acquire_from_peer();
     if (seen != 0)
         *seen = v;

@@ -5,7 +5,7 @@
  * of atomics, quiet; kernels that give up while the proxy sleeps leave nothing behind. ThreadSanitizer sees all of it.
  * SHMEM_TEST_SEED repeats a run, SHMEM_TEST_ROUNDS sets its length. */
 #include "../../device/cpu/fiber.h"
-#include "../../device/api/ring.h"
+#include "../../device/api/amo_device.h"
 #include "../check.h"
 
 #include <shmem_device.h>
@@ -195,15 +195,15 @@ PRIM_FN void exchange(const struct work *w, uint32_t lane, uint32_t round, unsig
         source[i] = (unsigned char)(lane * 37 + round * 11 + i);
     prim_sync(g);
     if (prim_is_first(g)) /* no data of another round may stand behind a size */
-        isod_ring_put(w->h, prim_group_thread(), &w->here->sizes[lane], &size, 8, TARGET);
+        isod_ring_put(w->h, prim_group_thread(), isod_bytes_of(&w->here->sizes[lane], &size, 8), TARGET);
     if (round % 3 == 0)
-        isod_ring_put_nbi(w->h, g, w->here->data[lane], source, bytes, TARGET);
+        isod_ring_put_nbi(w->h, g, isod_bytes_of(w->here->data[lane], source, bytes), TARGET);
     else
-        isod_ring_put(w->h, g, w->here->data[lane], source, bytes, TARGET);
+        isod_ring_put(w->h, g, isod_bytes_of(w->here->data[lane], source, bytes), TARGET);
     prim_gather_stores(g);
     if (prim_is_first(g))
         isod_ring_signal(w->h, &w->here->signals[lane], round, SHMEM_SIGNAL_SET, TARGET);
-    isod_ring_get(w->h, g, round % 4 < 2 ? back : local, w->here->data[lane], bytes, TARGET);
+    isod_ring_get(w->h, g, isod_bytes_of(round % 4 < 2 ? back : local, w->here->data[lane], bytes), TARGET);
     for (uint32_t i = prim_rank(g); i < bytes; i += prim_size(g))
         if ((round % 4 < 2 ? back : local)[i] != (unsigned char)(lane * 37 + round * 11 + i))
             prim_fetch_add_u64(w->wrong, 1);
@@ -219,16 +219,16 @@ PRIM_KERNEL(ring_work, struct work, w)
         uint64_t value = (uint64_t)round << 32 | lane << 16 | me, seen = 0;
         uint64_t *old = &w.olds[(i * LANES + lane) * THREADS + me];
         if ((me + round) % 3 != 0) /* diverging threads */
-            *old = isod_ring_amo(w.h, ISOD_AMO_ADD, 8, &w.here->counter, 1, 0, true, TARGET);
+            *old = isod_ring_amo(w.h, isod_op_fetch(ISOD_AMO_ADD, 1, 8), &w.here->counter, TARGET);
         else
-            (void)isod_ring_amo(w.h, ISOD_AMO_ADD, 8, &w.here->counter, 1, 0, false, TARGET);
+            (void)isod_ring_amo(w.h, isod_op_post(ISOD_AMO_ADD, 1, 8), &w.here->counter, TARGET);
         if (me % 2 == 0)
-            isod_ring_put_words(w.h, &w.here->cells[lane][me], value, 0, 8, TARGET);
+            isod_ring_put_words(w.h, &w.here->cells[lane][me], isod_words_of(value, 0, 8), TARGET);
         else
-            isod_ring_put(w.h, prim_group_thread(), &w.here->cells[lane][me], &value, 8, TARGET);
+            isod_ring_put(w.h, prim_group_thread(), isod_bytes_of(&w.here->cells[lane][me], &value, 8), TARGET);
         if (me % 16 == 5)
             isod_ring_quiet(w.h);
-        isod_ring_get(w.h, prim_group_thread(), &seen, &w.here->cells[lane][me], 8, TARGET);
+        isod_ring_get(w.h, prim_group_thread(), isod_bytes_of(&seen, &w.here->cells[lane][me], 8), TARGET);
         if (seen != value)
             prim_fetch_add_u64(w.wrong, 1);
         exchange(&w, lane, round, local);
@@ -348,7 +348,7 @@ static void run_later_wait(void)
     static const uint64_t never = 0;
     uint64_t v, used = bench.world.records_used;
     struct isod_waited who = {0, 1};
-    CHECK(!isod_wait_quietly(isod_origin_of(handle()), ISOD_U64, &never, ISOD_EQ, 1, who, &v));
+    CHECK(!isod_wait_quietly(isod_origin_of(handle()), isod_until_of(ISOD_U64, &never, ISOD_EQ, 1), who, &v));
     CHECK_EQ(bench.world.records_used, used);
 }
 

@@ -99,8 +99,8 @@ PRIM_FN void batch_put(struct isod_coll *c, const struct isod_batch *a, uint32_t
             else if (i != 0 && memory != 0)
                 prim_copy_put(prim_group_wave(), memory + stage + r.stage, from, r.bytes);
             else if (i != 0)
-                isod_coll_put_far(c, prim_group_wave(), to, isod_coll_far_memory(c, to) + stage + r.stage, from,
-                                  r.bytes);
+                isod_coll_put_far(c, prim_group_wave(), to,
+                                  isod_bytes_of(isod_coll_far_memory(c, to) + stage + r.stage, from, r.bytes));
         }
     }
 }

@@ -40,10 +40,11 @@ PRIM_FN int exchange_push(const struct isod_stream_coll *a)
     if (arrive(&c, a, 1)) {
         struct isod_waves waves = isod_waves_of(&c);
         struct isod_part p = isod_part_of(w.bytes, waves.nth, waves.of);
-        char *dest = w.dest + (uint64_t)(uint32_t)a->h.my_pe * w.dest_stride;
+        char *dest = w.dest + (uint64_t)(uint32_t)a->h.my_pe * w.dest_stride + p.at;
         for (uint32_t i = waves.first; i <= isod_coll_others(&c); i += waves.stride) {
             int32_t to = isod_coll_other(&c, i);
-            isod_wave_push(&c, a, to, dest, w.source + (uint64_t)(uint32_t)to * w.source_stride, p);
+            const char *source = w.source + (uint64_t)(uint32_t)to * w.source_stride + p.at;
+            isod_wave_push(&c, a, to, isod_bytes_of(dest, source, p.bytes));
         }
         isod_coll_begin_epoch(&c);
         isod_coll_sync(&c);
@@ -63,9 +64,10 @@ PRIM_FN int alltoallv_push(const struct isod_stream_coll *a)
             int32_t to = isod_coll_other(&c, i);
             struct isod_part mine =
                 isod_part_of(prim_load_const_u64(&a->v_bytes[to]), prim_block_index(), prim_block_count());
-            char *dest = a->dest + prim_load_const_u64(&a->v_dest[to]) + mine.at;
-            const char *source = a->source + prim_load_const_u64(&a->v_source[to]) + mine.at;
-            isod_wave_put(&c, a, to, dest, source, isod_part_of(mine.bytes, waves.nth, waves.of));
+            struct isod_part p = isod_part_of(mine.bytes, waves.nth, waves.of);
+            char *dest = a->dest + prim_load_const_u64(&a->v_dest[to]) + mine.at + p.at;
+            const char *source = a->source + prim_load_const_u64(&a->v_source[to]) + mine.at + p.at;
+            isod_wave_put(&c, a, to, isod_bytes_of(dest, source, p.bytes));
         }
 
         /* The lengths, for the receivers. */
@@ -120,7 +122,7 @@ PRIM_FN int permute_push(const struct isod_stream_coll *a)
             if (distance == ISOD_BY_RING)
                 name = isod_place_name(c.h.world, isod_place_sent(&c, w.to, 0)) + (w.dest - a->dest);
             isod_coll_put_at(&c, prim_group_block(), w.to, distance != ISOD_BY_RING ? w.dest + distance : (char *)0,
-                             name, w.source, w.bytes);
+                             isod_bytes_of(name, w.source, w.bytes));
         }
 
         /* Dest is written. */
@@ -172,7 +174,7 @@ PRIM_FN int broadcast_read(const struct isod_stream_coll *a)
             prim_copy_get(prim_group_block(), w.dest, w.source + distance, w.bytes);
         } else {
             const char *name = isod_place_name(c.h.world, isod_place_sent(&c, w.from, 0)) + (w.source - a->source);
-            isod_ring_get(c.h, prim_group_block(), w.dest, name, w.bytes, isod_world_pe(c.h, w.from));
+            isod_ring_get(c.h, prim_group_block(), isod_bytes_of(w.dest, name, w.bytes), isod_world_pe(c.h, w.from));
         }
         isod_coll_begin_epoch(&c);
         prim_sync(prim_group_block());

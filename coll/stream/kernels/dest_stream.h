@@ -74,10 +74,13 @@ PRIM_FN void isod_dest_copy_odd(const struct isod_coll *c, char *to, const char 
         isod_unit_store_odd(to + (uint64_t)u * 16, isod_unit_load_odd(from + (uint64_t)u * 16, 16), 16);
 }
 
-/* Units u and u + c->size, if there is one, to the members other .. other + ISOD_BATCH - 1, as far as there are. */
-PRIM_FN void isod_dest_send_batch(const struct isod_coll *c, const struct isod_dest *d, uint64_t at, uint32_t u,
-                                  uint32_t units, uint32_t other)
+/* Units u and u + c->size of the piece, if there is one, to the members other .. other + ISOD_BATCH - 1, as far as
+ * there are. */
+PRIM_FN void isod_dest_send_batch(const struct isod_coll *c, const struct isod_dest *d, uint32_t number, uint32_t u,
+                                  uint32_t other)
 {
+    uint32_t units = isod_dest_units(d, number);
+    uint64_t at = isod_dest_at(d, number);
     struct prim_vec16 v[ISOD_BATCH][ISOD_DEST_BATCH];
     PRIM_UNROLL
     for (uint32_t k = 0; k < ISOD_BATCH; k++)
@@ -106,7 +109,7 @@ PRIM_FN void isod_dest_send(const struct isod_coll *c, const struct isod_dest *d
     uint64_t at = isod_dest_at(d, number), ours = (uint64_t)c->h.my_pe * d->span + at;
     for (uint32_t u = c->rank; d->whole && u < units; u += ISOD_DEST_BATCH * c->size)
         for (uint32_t other = 1; other <= isod_coll_others(c); other += ISOD_BATCH)
-            isod_dest_send_batch(c, d, at, u, units, other);
+            isod_dest_send_batch(c, d, number, u, other);
     for (uint32_t i = 1; !d->whole && i <= isod_coll_others(c); i++) {
         int32_t m = isod_coll_other(c, i);
         isod_dest_copy_odd(c, d->dest + d->dests[m] + ours, d->source + (uint64_t)(uint32_t)m * d->span + at, units);

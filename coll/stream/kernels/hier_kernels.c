@@ -60,7 +60,7 @@ PRIM_FN void exchange_near(struct isod_coll *c, struct exchange *x)
             if (ready)
                 exchange_post(c, x);
         }
-        isod_hier_put_peers(c, &x->t, p.dest + me * p.dest_stride, p.source, p.source_stride, p.bytes);
+        isod_hier_put_peers(c, &x->t, isod_bytes_of(p.dest + me * p.dest_stride, p.source, p.bytes), p.source_stride);
         isod_coll_copy_own(p.dest + me * p.dest_stride, p.source + me * p.source_stride, p.bytes);
     }
     isod_hier_tell_peers(c, &x->t, ISOD_HIER_DATA, c->h.my_pe, x->base + 1 + x->pieces);
@@ -102,7 +102,9 @@ PRIM_FN void exchange_run(struct isod_coll *c, struct exchange *x)
                 continue;
             if (!isod_hier_await(c, ISOD_HIER_DATA, m, x->base + 2 + k))
                 return;
-            isod_hier_hand_on(c, &x->t, m, p.dest + (uint64_t)(uint32_t)m * p.dest_stride, p.bytes, x->base + 2 + k);
+            char *at = p.dest + (uint64_t)(uint32_t)m * p.dest_stride; /* goes on to the peers */
+            isod_hier_put_peers(c, &x->t, isod_bytes_of(at, at, p.bytes), 0);
+            isod_hier_tell_peers(c, &x->t, ISOD_HIER_DATA, m, x->base + 2 + k);
         }
     }
     await_all(c, x->base + 1 + x->pieces);
@@ -312,7 +314,9 @@ PRIM_FN void reduce_run(struct isod_coll *c, const struct hier_reduction *r)
                 continue;
             if (!isod_hier_await(c, ISOD_HIER_DATA, m, r->base + turn))
                 return;
-            isod_hier_hand_on(c, &r->t, m, piece_dest(r, m, turn - 2), piece_bytes(r, m, turn - 2), r->base + turn);
+            char *at = piece_dest(r, m, turn - 2);
+            isod_hier_put_peers(c, &r->t, isod_bytes_of(at, at, piece_bytes(r, m, turn - 2)), 0);
+            isod_hier_tell_peers(c, &r->t, ISOD_HIER_DATA, m, r->base + turn);
         }
     }
 

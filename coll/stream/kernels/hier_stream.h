@@ -195,17 +195,16 @@ PRIM_FN void isod_hier_flush(struct isod_coll *c)
 
 /* ---- data ---- */
 
-/* source + m * stride to each peer m, at the place where `dest` is here; the waves share them. */
-PRIM_FN void isod_hier_put_peers(struct isod_coll *c, const struct isod_hier *t, char *dest, const char *source,
-                                 uint64_t stride, uint64_t bytes)
+/* source + m * stride to each peer m, at the place where dest is here; the waves share them. */
+PRIM_FN void isod_hier_put_peers(struct isod_coll *c, const struct isod_hier *t, struct isod_bytes b, uint64_t stride)
 {
     struct isod_waves w = isod_waves_among(c, (uint32_t)t->size);
-    struct isod_part p = isod_part_of(bytes, w.nth, w.of);
+    struct isod_part p = isod_part_of(b.len, w.nth, w.of);
     for (uint32_t i = w.first; p.bytes > 0 && i <= isod_hier_peers(t); i += w.stride) {
         int32_t to = isod_hier_peer(t, i);
         if (i > 0)
-            prim_copy_put(prim_group_wave(), dest + isod_table_dest()[to] + p.at,
-                          source + (uint64_t)(uint32_t)to * stride + p.at, p.bytes);
+            prim_copy_put(prim_group_wave(), (char *)b.dest + isod_table_dest()[to] + p.at,
+                          (const char *)b.source + (uint64_t)(uint32_t)to * stride + p.at, p.bytes);
     }
 }
 
@@ -213,15 +212,7 @@ PRIM_FN void isod_hier_put_peers(struct isod_coll *c, const struct isod_hier *t,
  * isod_hier_flush. A sync. */
 PRIM_FN void isod_hier_put_far(struct isod_coll *c, int32_t to, char *dest, const char *source, uint64_t bytes)
 {
-    isod_ring_put_nbi(c->h, prim_group_block(), dest, source, bytes, isod_world_pe(c->h, to));
-}
-
-/* Hands data that far member m has put here on to all peers, then tells them. A sync. */
-PRIM_FN void isod_hier_hand_on(struct isod_coll *c, const struct isod_hier *t, int32_t m, char *at, uint64_t bytes,
-                               uint64_t value)
-{
-    isod_hier_put_peers(c, t, at, at, 0, bytes);
-    isod_hier_tell_peers(c, t, ISOD_HIER_DATA, m, value);
+    isod_ring_put_nbi(c->h, prim_group_block(), isod_bytes_of(dest, source, bytes), isod_world_pe(c->h, to));
 }
 
 #endif

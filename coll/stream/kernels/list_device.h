@@ -43,23 +43,23 @@ PRIM_FN uint64_t isod_split_bytes(const struct isod_stream_coll *a, uint32_t i, 
     return (next < end ? next : end) - at;
 }
 
-/* By a wave: positions at .. end - 1 into packed memory, where the first of them comes to `to`; and out of it. */
-PRIM_FN void isod_splits_pack(const struct isod_stream_coll *a, char *to, const char *source, int32_t member,
-                              uint64_t at, uint64_t end)
+/* By a wave: positions at .. end - 1 of the own block into packed memory, where the first of them comes to `to`; and
+ * out of it into dest. */
+PRIM_FN void isod_splits_pack(const struct isod_stream_coll *a, char *to, uint64_t at, uint64_t end)
 {
     uint64_t bytes;
     for (uint32_t i = isod_split_find(a, at); at < end; i++, at += bytes, to += bytes) {
         bytes = isod_split_bytes(a, i, at, end);
-        prim_copy(prim_group_wave(), to, source + isod_split_place(a, i, at, member), bytes);
+        prim_copy(prim_group_wave(), to, a->source + isod_split_place(a, i, at, ISOD_SPLITS_OWN), bytes);
     }
 }
-PRIM_FN void isod_splits_unpack(const struct isod_stream_coll *a, char *dest, int32_t member, const char *from,
-                                uint64_t at, uint64_t end)
+PRIM_FN void isod_splits_unpack(const struct isod_stream_coll *a, int32_t member, const char *from, uint64_t at,
+                                uint64_t end)
 {
     uint64_t bytes;
     for (uint32_t i = isod_split_find(a, at); at < end; i++, at += bytes, from += bytes) {
         bytes = isod_split_bytes(a, i, at, end);
-        prim_copy(prim_group_wave(), dest + isod_split_place(a, i, at, member), from, bytes);
+        prim_copy(prim_group_wave(), a->dest + isod_split_place(a, i, at, member), from, bytes);
     }
 }
 

@@ -54,7 +54,7 @@ PRIM_FN void blocks_send_head(struct isod_coll *c, const struct list_blocks *b, 
         prim_store_relaxed_u64((uint64_t *)(void *)(memory + at) + 1, b->most);
     } else {
         char *far = isod_coll_far_memory(c, to) + at;
-        isod_ring_put_words(c->h, far, bytes, b->most, HEAD_BYTES, isod_world_pe(c->h, to));
+        isod_ring_put_words(c->h, far, isod_words_of(bytes, b->most, HEAD_BYTES), isod_world_pe(c->h, to));
     }
 }
 
@@ -73,7 +73,7 @@ PRIM_FN void blocks_send(struct isod_coll *c, const struct list_blocks *b, uint6
             char *memory = isod_coll_memory(c, to);
             const char *from = b->a->source + blocks_word(b, SENT_AT, to) + piece.at + p.at;
             isod_coll_put_at(c, prim_group_wave(), to, memory != 0 ? memory + stage + p.at : memory,
-                             isod_coll_far_memory(c, to) + stage + p.at, from, p.bytes);
+                             isod_bytes_of(isod_coll_far_memory(c, to) + stage + p.at, from, p.bytes));
         }
         if (waves.nth == 0 && prim_is_first(prim_group_wave()))
             blocks_send_head(c, b, to, bytes);
@@ -214,7 +214,7 @@ PRIM_FN uint32_t blocks_receive_lines(struct isod_coll *c, struct list_blocks *b
     for (uint32_t i = 1; i <= isod_coll_others(c) && !c->failed; i++) {
         int32_t from = isod_coll_other(c, i);
         struct prim_vec16 v[ISOD_BATCH];
-        isod_ll128_wait(c, from, 1, 0, w.piece, true, v);
+        isod_ll128_wait(c, from, 1, isod_ll128_piece_of(0, w.piece, true), v);
         if (c->failed)
             break;
         uint64_t sent = v[0].word[0] & (((uint64_t)1 << HEAD_BYTES_BITS) - 1), expected = blocks_word(b, RECEIVED, from);
@@ -228,7 +228,7 @@ PRIM_FN uint32_t blocks_receive_lines(struct isod_coll *c, struct list_blocks *b
             uint32_t line = first + w.nth;
             bool yes = line != 0 && line < blocks_lines(p.bytes);
             for (uint32_t piece = w.piece; piece < ISOD_LL128_PIECES; piece += w.lanes) {
-                isod_ll128_wait(c, from, 1, line, piece, yes, v);
+                isod_ll128_wait(c, from, 1, isod_ll128_piece_of(line, piece, yes), v);
                 if (yes && !c->failed)
                     isod_ll128_store(&d, dest, (uint64_t)(line - 1) * ISOD_LL128_DATA + piece * 16, piece, v[0]);
             }
@@ -273,8 +273,7 @@ PRIM_FN void splits_piece(struct isod_coll *c, const struct isod_stream_coll *a,
     struct isod_waves all = isod_waves_among(c, 1), waves = isod_waves_of(c);
     struct isod_part mine = isod_part_of(end - at, all.nth, all.of), p = isod_part_of(end - at, waves.nth, waves.of);
     isod_coll_begin_staged_epoch(c);
-    isod_splits_pack(a, isod_own_stage(c) + mine.at, a->source, ISOD_SPLITS_OWN, at + mine.at,
-                     at + mine.at + mine.bytes);
+    isod_splits_pack(a, isod_own_stage(c) + mine.at, at + mine.at, at + mine.at + mine.bytes);
     prim_gather_stores(prim_group_block());
     isod_stages_put(c, isod_own_stage(c), 0, end - at);
     isod_coll_sync(c);
@@ -282,7 +281,7 @@ PRIM_FN void splits_piece(struct isod_coll *c, const struct isod_stream_coll *a,
         return;
     for (uint32_t i = waves.first; i <= isod_coll_others(c); i += waves.stride) {
         int32_t m = isod_coll_other(c, i);
-        isod_splits_unpack(a, a->dest, m, c->here + isod_stage_at(c, m) + p.at, at + p.at, at + p.at + p.bytes);
+        isod_splits_unpack(a, m, c->here + isod_stage_at(c, m) + p.at, at + p.at, at + p.at + p.bytes);
     }
 }
 

@@ -109,21 +109,30 @@ PRIM_FN struct prim_vec16 isod_ll128_flagged(struct prim_vec16 v, uint32_t piece
     return v;
 }
 
-/* The same piece to all. */
-PRIM_FN void isod_ll128_send_piece(const struct isod_coll *c, uint32_t line, uint32_t piece, struct prim_vec16 v,
-                                   bool yes)
+/* A thread's piece of a line. */
+struct isod_ll128_piece {
+    uint32_t line, piece;
+    bool yes; /* there is such a line */
+};
+PRIM_FN struct isod_ll128_piece isod_ll128_piece_of(uint32_t line, uint32_t piece, bool yes)
 {
-    v = isod_ll128_flagged(v, piece, c->epoch);
+    struct isod_ll128_piece p = {line, piece, yes};
+    return p;
+}
+
+/* The same piece to all. */
+PRIM_FN void isod_ll128_send_piece(const struct isod_coll *c, struct isod_ll128_piece p, struct prim_vec16 v)
+{
+    v = isod_ll128_flagged(v, p.piece, c->epoch);
     for (uint32_t i = 1; i <= isod_coll_others(c); i++)
-        prim_ll128_store(isod_ll128_there(c, isod_coll_other(c, i), line), piece, v, yes);
+        prim_ll128_store(isod_ll128_there(c, isod_coll_other(c, i), p.line), p.piece, v, p.yes);
 }
 /* The same in the epoch after this one. */
-PRIM_FN void isod_ll128_send_piece_ahead(struct isod_coll *c, uint32_t line, uint32_t piece, struct prim_vec16 v,
-                                         bool yes)
+PRIM_FN void isod_ll128_send_piece_ahead(struct isod_coll *c, struct isod_ll128_piece p, struct prim_vec16 v)
 {
     c->epoch++;
     c->staged++;
-    isod_ll128_send_piece(c, line, piece, v, yes);
+    isod_ll128_send_piece(c, p, v);
     c->epoch--;
     c->staged--;
 }
@@ -136,7 +145,7 @@ PRIM_FN void isod_ll128_send_all(const struct isod_coll *c, const char *source, 
         for (uint32_t piece = w.piece; piece < ISOD_LL128_PIECES; piece += w.lanes) {
             uint64_t at = (uint64_t)line * ISOD_LL128_DATA + piece * 16;
             struct prim_vec16 v = isod_ll128_load(&d, source, at, piece);
-            isod_ll128_send_piece(c, line, piece, v, line < isod_ll128_lines(bytes));
+            isod_ll128_send_piece(c, isod_ll128_piece_of(line, piece, line < isod_ll128_lines(bytes)), v);
         }
     }
 }
@@ -247,18 +256,18 @@ PRIM_FN void isod_ll128_wait_alone(struct isod_coll *c, const struct isod_ll128_
     c->failed = prim_wave_or(c->failed);
 }
 
-/* v[k] becomes the piece of member first + k's line, k < count <= ISOD_BATCH (of this member: stays as it is), if
- * `yes`. By a whole wave, which waits for all that its threads wait for, and fails as one. */
-PRIM_FN void isod_ll128_wait(struct isod_coll *c, int32_t first, int32_t count, uint32_t line, uint32_t piece, bool yes,
+/* v[k] becomes the piece of member first + k's line, k < count <= ISOD_BATCH (of this member: stays as it is), if there
+ * is one. By a whole wave, which waits for all that its threads wait for, and fails as one. */
+PRIM_FN void isod_ll128_wait(struct isod_coll *c, int32_t first, int32_t count, struct isod_ll128_piece p,
                              struct prim_vec16 *v)
 {
     struct isod_ll128_wanted of;
-    of.from = c->here + isod_ll128_box(c, first, c->staged) + (uint64_t)line * ISOD_LL128_LINE;
+    of.from = c->here + isod_ll128_box(c, first, c->staged) + (uint64_t)p.line * ISOD_LL128_LINE;
     of.sender = isod_ll128_bytes(c->inbox_bytes);
     of.first = first;
     of.count = count;
-    of.piece = piece;
-    of.yes = yes;
+    of.piece = p.piece;
+    of.yes = p.yes;
     if (prim_votes_between_polls())
         isod_ll128_wait_together(c, &of, v);
     else
@@ -266,7 +275,7 @@ PRIM_FN void isod_ll128_wait(struct isod_coll *c, int32_t first, int32_t count, 
     PRIM_UNROLL
     for (int32_t k = 0; k < ISOD_BATCH && !c->failed; k++)
         if (isod_ll128_wants(c, &of, k))
-            prim_ll128_take(of.from + (uint64_t)(uint32_t)k * of.sender, piece, &v[k]);
+            prim_ll128_take(of.from + (uint64_t)(uint32_t)k * of.sender, p.piece, &v[k]);
 }
 
 /* The data of each other member m goes to dest + m * stride. */
@@ -281,7 +290,7 @@ PRIM_FN void isod_ll128_receive(struct isod_coll *c, char *dest, uint64_t stride
             uint64_t at = (uint64_t)line * ISOD_LL128_DATA + piece * 16;
             for (int32_t m = 0; m < c->h.n_pes && !c->failed; m += ISOD_BATCH) {
                 struct prim_vec16 v[ISOD_BATCH];
-                isod_ll128_wait(c, m, ISOD_BATCH, line, piece, yes, v);
+                isod_ll128_wait(c, m, ISOD_BATCH, isod_ll128_piece_of(line, piece, yes), v);
                 PRIM_UNROLL
                 for (int32_t k = 0; k < ISOD_BATCH && !c->failed; k++)
                     if (yes && m + k < c->h.n_pes && m + k != c->h.my_pe)
@@ -299,7 +308,7 @@ PRIM_FN void isod_ll128_receive_one(struct isod_coll *c, int32_t from, char *des
         bool yes = line < isod_ll128_lines(bytes);
         for (uint32_t piece = w.piece; piece < ISOD_LL128_PIECES; piece += w.lanes) {
             struct prim_vec16 v[ISOD_BATCH];
-            isod_ll128_wait(c, from, 1, line, piece, yes, v);
+            isod_ll128_wait(c, from, 1, isod_ll128_piece_of(line, piece, yes), v);
             if (yes && !c->failed)
                 isod_ll128_store(&d, dest, (uint64_t)line * ISOD_LL128_DATA + piece * 16, piece, v[0]);
         }
@@ -370,7 +379,7 @@ PRIM_FN void isod_ll128_parts_receive(struct isod_coll *c, const struct isod_ll1
         struct isod_ll128_place l = isod_ll128_place_of(c, p, first + p->w.nth);
         for (uint32_t piece = p->w.piece; piece < ISOD_LL128_PIECES; piece += p->w.lanes) {
             struct prim_vec16 v[ISOD_BATCH];
-            isod_ll128_wait(c, l.member, 1, l.line, piece, l.yes, v);
+            isod_ll128_wait(c, l.member, 1, isod_ll128_piece_of(l.line, piece, l.yes), v);
             if (l.yes && !c->failed)
                 isod_ll128_store(&d, dest, l.at + piece * 16, piece, v[0]);
         }
@@ -388,7 +397,7 @@ PRIM_FN void isod_ll128_parts_forward(struct isod_coll *c, const struct isod_ll1
         bool yes = line < p->each && at < p->bytes;
         for (uint32_t piece = p->w.piece; piece < ISOD_LL128_PIECES; piece += p->w.lanes) {
             struct prim_vec16 v[ISOD_BATCH];
-            isod_ll128_wait(c, from, 1, line, piece, yes, v);
+            isod_ll128_wait(c, from, 1, isod_ll128_piece_of(line, piece, yes), v);
             if (c->failed)
                 break;
             v[0] = isod_ll128_flagged(v[0], piece, c->epoch);

@@ -57,18 +57,18 @@ PRIM_FN struct prim_vec16 probe_piece(const struct isod_coll *c, int32_t sender,
     return v;
 }
 /* Words that are not what the flag promises. */
-PRIM_FN uint64_t probe_look(struct isod_coll *c, uint32_t line, uint32_t piece, bool yes)
+PRIM_FN uint64_t probe_look(struct isod_coll *c, struct isod_ll128_piece p)
 {
     uint64_t wrong = 0;
     for (int32_t first = 0; first < c->h.n_pes && !c->failed; first += ISOD_BATCH) {
         struct prim_vec16 v[ISOD_BATCH];
-        isod_ll128_wait(c, first, ISOD_BATCH, line, piece, yes, v);
+        isod_ll128_wait(c, first, ISOD_BATCH, p, v);
         PRIM_UNROLL
         for (int32_t k = 0; k < ISOD_BATCH; k++)
-            if (yes && !c->failed && first + k < c->h.n_pes && first + k != c->h.my_pe) {
-                struct prim_vec16 right = probe_piece(c, first + k, line, piece);
+            if (p.yes && !c->failed && first + k < c->h.n_pes && first + k != c->h.my_pe) {
+                struct prim_vec16 right = probe_piece(c, first + k, p.line, p.piece);
                 wrong += v[k].word[0] != right.word[0];
-                wrong += piece != ISOD_LL128_PIECES - 1 && v[k].word[1] != right.word[1];
+                wrong += p.piece != ISOD_LL128_PIECES - 1 && v[k].word[1] != right.word[1];
             }
     }
     return wrong;
@@ -88,11 +88,11 @@ PRIM_FN int ll128_probe(const struct isod_stream_coll *a)
         struct isod_ll128 w = isod_ll128_of(&c);
         for (uint32_t first = w.first; first < lines; first += w.every)
             for (uint32_t piece = w.piece; piece < ISOD_LL128_PIECES; piece += w.lanes)
-                isod_ll128_send_piece(&c, first + w.nth, piece, probe_piece(&c, c.h.my_pe, first + w.nth, piece),
-                                      first + w.nth < lines);
+                isod_ll128_send_piece(&c, isod_ll128_piece_of(first + w.nth, piece, first + w.nth < lines),
+                                      probe_piece(&c, c.h.my_pe, first + w.nth, piece));
         for (uint32_t first = w.first; first < lines && !c.failed; first += w.every)
             for (uint32_t piece = w.piece; piece < ISOD_LL128_PIECES; piece += w.lanes)
-                wrong += probe_look(&c, first + w.nth, piece, first + w.nth < lines);
+                wrong += probe_look(&c, isod_ll128_piece_of(first + w.nth, piece, first + w.nth < lines));
         if (!isod_coll_goes_on(&c))
             break;
     }

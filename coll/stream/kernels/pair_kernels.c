@@ -103,7 +103,7 @@ PRIM_FN void pair_move_piece(shmemd_t h, struct pair_part *p, uint32_t lane, cha
     uint64_t at = sizeof(struct isod_pair) + stage * ISOD_PAIR_PIECE;
     bool sends = p->use.sends != 0;
     if (sends && p->near == 0)
-        isod_ring_put(h, prim_group_block(), p->far + at, data, bytes, p->use.peer);
+        isod_ring_put(h, prim_group_block(), isod_bytes_of(p->far + at, data, bytes), p->use.peer);
     else if (data != 0) /* one copy for both, which saves a GPU's registers */
         prim_copy_put(prim_group_block(), sends ? p->near + at : data, sends ? data : (char *)p->pair + at, bytes);
     prim_gather_stores(prim_group_block()); /* and loads whose values were stored are done */
@@ -152,7 +152,8 @@ PRIM_FN enum pair_progress pair_send_message(shmemd_t h, struct pair_part *p, co
                 prim_store_ll((struct prim_ll *)(void *)(p->near + head), (uint32_t)header, (uint32_t)(header >> 32),
                               (uint32_t)(number + 1));
             else
-                isod_ring_put_words(h, p->far + head, (header & 0xffffffffu) | epoch, header >> 32 | epoch, 16,
+                isod_ring_put_words(h, p->far + head,
+                                    isod_words_of((header & 0xffffffffu) | epoch, header >> 32 | epoch, 16),
                                     p->use.peer);
         }
         pair_move_piece(h, p, lane, m->data + s.at + at, pair_piece(s.bytes - at));
@@ -351,7 +352,7 @@ PRIM_FN bool pairs_begin(const struct pair_round *r)
             prim_store_relaxed_u64(&((struct isod_pair_entry *)(void *)near)->where, where);
             prim_store_relaxed_u64(&((struct isod_pair_entry *)(void *)near)->check, check);
         } else {
-            isod_ring_put_words(r->h, entry, where, check, sizeof *entry, p.use.peer);
+            isod_ring_put_words(r->h, entry, isod_words_of(where, check, sizeof *entry), p.use.peer);
         }
         prim_store_relaxed_u64(&p.pair->where, 1);
     }
@@ -372,9 +373,7 @@ PRIM_FN int pairs_run(const struct pair_round *r)
     if (!pairs_begin(r))
         return pairs_fail(r);
     while (going) {
-        struct isod_waited who = {0, -1};
-        const void *at = (const void *)0;
-        uint64_t expected = 0, seen = 0;
+        struct isod_missed missed = isod_missed_at(isod_who(0, -1), (const void *)0, 0, 0);
         bool moved = false, stop = false;
         uint32_t nth = 0;
         going = false;
@@ -392,15 +391,12 @@ PRIM_FN int pairs_run(const struct pair_round *r)
             wrong = wrong || p.wrong;
             moved = moved || one != PAIR_BLOCKED;
             going = going || one != PAIR_DONE;
-            who = isod_who(pair_call_of(&p), p.use.peer);
-            at = p.pair;
-            expected = p.expected;
-            seen = p.seen;
+            missed = isod_missed_at(isod_who(pair_call_of(&p), p.use.peer), p.pair, p.expected, p.seen);
         }
         if (moved)
             w.since_ns = w.polls = w.reported = 0;
         else if (going && prim_is_first(prim_group_block()))
-            stop = !isod_wait_pause(r->h, &w, who, at, expected, seen) ||
+            stop = !isod_wait_pause(isod_origin_of(r->h), &w, missed) ||
                    (w.polls % ISOD_POLLS_PER_LOOK == 0 && prim_load_relaxed_u64(&r->h.team->status) != 0);
         if (prim_sync_or(prim_group_block(), stop))
             return pairs_fail(r);

@@ -183,9 +183,10 @@ PRIM_FN void rooted_send(struct isod_coll *c, const struct rooted *r)
         struct isod_part span = rooted_span(r, to), p = isod_part_of(span.bytes, waves.nth, waves.of);
         if (i == 0 || p.bytes == 0)
             continue;
+        const char *source = r->w.source + span.at + p.at;
         char *memory = isod_coll_memory(c, to);
         isod_coll_put_at(c, prim_group_wave(), to, memory != 0 ? memory + stage + p.at : memory,
-                         isod_coll_far_memory(c, to) + stage + p.at, r->w.source + span.at + p.at, p.bytes);
+                         isod_bytes_of(isod_coll_far_memory(c, to) + stage + p.at, source, p.bytes));
     }
 }
 
@@ -268,7 +269,7 @@ PRIM_FN void splits_send(struct isod_coll *c, const struct isod_stream_coll *wha
             const char *source = what->source + isod_split_place(what, k, from, to);
             bytes = isod_split_bytes(what, k, from, stop);
             isod_coll_put_at(c, prim_group_wave(), to, memory != 0 ? memory + stage + (from - at) : memory,
-                             far + (from - at), source, bytes);
+                             isod_bytes_of(far + (from - at), source, bytes));
         }
     }
 }
@@ -294,7 +295,7 @@ PRIM_FN void splits_piece(struct isod_coll *c, const struct isod_stream_coll *wh
     s.to = ISOD_SPAN_OWN;
     any_span(c, what, &s);
     prim_sync(prim_group_block());
-    isod_splits_unpack(what, what->dest, ISOD_SPLITS_OWN, s.dest + p.at, at + p.at, at + p.at + p.bytes);
+    isod_splits_unpack(what, ISOD_SPLITS_OWN, s.dest + p.at, at + p.at, at + p.at + p.bytes);
 }
 
 PRIM_FN int any_splits(const struct isod_stream_coll *what)

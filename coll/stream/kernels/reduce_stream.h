@@ -52,21 +52,21 @@ PRIM_FN void isod_stream_twoshot_ll_round(struct isod_coll *c, const struct isod
 }
 
 /* A piece of a line that all members have sent in this epoch, and mine: the sum. */
-PRIM_FN struct prim_vec16 isod_ll128_sum(struct isod_coll *c, const struct isod_stream_coll *what, uint32_t line,
-                                         uint32_t piece, bool yes, struct prim_vec16 mine, enum isod_elem elem)
+PRIM_FN struct prim_vec16 isod_ll128_sum(struct isod_coll *c, const struct isod_stream_coll *what,
+                                         struct isod_ll128_piece p, struct prim_vec16 mine, enum isod_elem elem)
 {
     struct isod_acc a;
     isod_acc_of(elem, &a, mine);
     for (int32_t first = 0; first < c->h.n_pes && !c->failed; first += ISOD_BATCH) {
         struct prim_vec16 v[ISOD_BATCH] = {mine, mine, mine, mine};
-        isod_ll128_wait(c, first, ISOD_BATCH, line, piece, yes, v);
+        isod_ll128_wait(c, first, ISOD_BATCH, p, v);
         isod_acc_batch(elem, &a, v, first, c->h.n_pes, ISOD_OP_sum_reduce);
     }
     return isod_sum_vec(what, elem, &a);
 }
 /* By the call's type and operator; a unit may have several parts. */
-PRIM_FN struct prim_vec16 isod_ll128_join(struct isod_coll *c, const struct isod_stream_coll *what, uint32_t line,
-                                          uint32_t piece, bool yes, struct prim_vec16 mine)
+PRIM_FN struct prim_vec16 isod_ll128_join(struct isod_coll *c, const struct isod_stream_coll *what,
+                                          struct isod_ll128_piece p, struct prim_vec16 mine)
 {
     struct prim_vec16 v[ISOD_BATCH] PRIM_UNSET, result = {{0, 0}};
     for (uint32_t part = 0; part < join_parts(what); part++) {
@@ -74,7 +74,7 @@ PRIM_FN struct prim_vec16 isod_ll128_join(struct isod_coll *c, const struct isod
         for (int32_t first = 0; first < c->h.n_pes && !c->failed; first += ISOD_BATCH) {
             if (part == 0 || c->h.n_pes > ISOD_BATCH) { /* a batch stays for the next part */
                 v[0] = v[1] = v[2] = v[3] = mine;
-                isod_ll128_wait(c, first, ISOD_BATCH, line, piece, yes, v);
+                isod_ll128_wait(c, first, ISOD_BATCH, p, v);
             }
             join_batch(what, &a, v, first, c->h.n_pes);
         }
@@ -82,11 +82,11 @@ PRIM_FN struct prim_vec16 isod_ll128_join(struct isod_coll *c, const struct isod
     }
     return result;
 }
-PRIM_FN struct prim_vec16 isod_ll128_combine(struct isod_coll *c, const struct isod_stream_coll *what, uint32_t line,
-                                             uint32_t piece, bool yes, struct prim_vec16 mine, int elem)
+PRIM_FN struct prim_vec16 isod_ll128_combine(struct isod_coll *c, const struct isod_stream_coll *what,
+                                             struct isod_ll128_piece p, struct prim_vec16 mine, int elem)
 {
-    return elem == REDUCE_ANY ? isod_ll128_join(c, what, line, piece, yes, mine)
-                              : isod_ll128_sum(c, what, line, piece, yes, mine, (enum isod_elem)elem);
+    return elem == REDUCE_ANY ? isod_ll128_join(c, what, p, mine)
+                              : isod_ll128_sum(c, what, p, mine, (enum isod_elem)elem);
 }
 
 PRIM_FN void isod_stream_ll128_round(struct isod_coll *c, const struct isod_stream_coll *what,
@@ -103,8 +103,9 @@ PRIM_FN void isod_stream_ll128_round(struct isod_coll *c, const struct isod_stre
         bool yes = line < isod_ll128_lines(w->bytes);
         for (uint32_t piece = t.piece; piece < ISOD_LL128_PIECES; piece += t.lanes) {
             uint64_t at = (uint64_t)line * ISOD_LL128_DATA + piece * 16;
+            struct isod_ll128_piece l = isod_ll128_piece_of(line, piece, yes);
             struct prim_vec16 mine = isod_ll128_load(&d, own, at, piece);
-            struct prim_vec16 result = isod_ll128_combine(c, what, line, piece, yes, mine, elem);
+            struct prim_vec16 result = isod_ll128_combine(c, what, l, mine, elem);
             if (!c->failed)
                 isod_ll128_store(&d, w->dest, at, piece, result);
         }
@@ -125,12 +126,13 @@ PRIM_FN void isod_stream_twoshot_ll128_round(struct isod_coll *c, const struct i
         bool yes = line < each && (uint64_t)(own + line) * ISOD_LL128_DATA < w->bytes;
         for (uint32_t piece = p.w.piece; piece < ISOD_LL128_PIECES; piece += p.w.lanes) {
             uint64_t at = (uint64_t)(own + line) * ISOD_LL128_DATA + piece * 16;
+            struct isod_ll128_piece l = isod_ll128_piece_of(line, piece, yes);
             struct prim_vec16 mine = {{0, 0}};
             if (yes)
                 mine = isod_ll128_load(&d, w->source, at, piece);
-            struct prim_vec16 result = isod_ll128_combine(c, what, line, piece, yes, mine, elem);
+            struct prim_vec16 result = isod_ll128_combine(c, what, l, mine, elem);
             if (!c->failed) {
-                isod_ll128_send_piece_ahead(c, line, piece, result, yes);
+                isod_ll128_send_piece_ahead(c, l, result);
                 if (yes)
                     isod_ll128_store(&d, w->dest, at, piece, result);
             }

@@ -213,19 +213,19 @@ PRIM_FN struct isod_part isod_part_of(uint64_t bytes, uint32_t nth, uint32_t of)
 
 /* One wave's part of a copy into dest of member `to`, which may be this one; at the place where dest is here. Its place
  * has come, and the distance of the first ISOD_STREAM_MEMBERS members is in the table. */
-PRIM_FN void isod_wave_put(struct isod_coll *c, const struct isod_stream_coll *a, int32_t to, char *dest,
-                           const char *source, struct isod_part p)
+PRIM_FN void isod_wave_put(struct isod_coll *c, const struct isod_stream_coll *a, int32_t to, struct isod_bytes b)
 {
     int64_t distance = to < ISOD_STREAM_MEMBERS ? isod_table_dest()[to] : ISOD_BY_RING;
-    char *name = dest;
-    if (p.bytes == 0 || (to == c->h.my_pe && dest == source))
+    char *dest = (char *)b.dest, *near = (char *)0;
+    if (b.len == 0 || (to == c->h.my_pe && b.dest == b.source))
         return;
     if (to >= ISOD_STREAM_MEMBERS)
         distance = to == c->h.my_pe ? 0 : isod_distance(c->h, a->dest, isod_place_sent(c, to, 0), to);
-    if (distance == ISOD_BY_RING)
-        name = isod_place_name(c->h.world, isod_place_sent(c, to, 0)) + (dest - a->dest);
-    isod_coll_put_at(c, prim_group_wave(), to, distance != ISOD_BY_RING ? dest + distance + p.at : (char *)0,
-                     name + p.at, source + p.at, p.bytes);
+    if (distance != ISOD_BY_RING)
+        near = dest + distance;
+    else
+        b.dest = isod_place_name(c->h.world, isod_place_sent(c, to, 0)) + (dest - a->dest);
+    isod_coll_put_at(c, prim_group_wave(), to, near, b);
 }
 
 /* A wave's put between ends that are misaligned to each other: whole vectors all the same, but for less than two at
@@ -252,16 +252,15 @@ PRIM_CALL_FN void isod_wave_put_odd(char *dest, const char *source, uint64_t byt
     }
 }
 /* isod_wave_put, for ends that are misaligned to each other too. */
-PRIM_FN void isod_wave_push(struct isod_coll *c, const struct isod_stream_coll *a, int32_t to, char *dest,
-                            const char *source, struct isod_part p)
+PRIM_FN void isod_wave_push(struct isod_coll *c, const struct isod_stream_coll *a, int32_t to, struct isod_bytes b)
 {
     int64_t distance = to < ISOD_STREAM_MEMBERS ? isod_table_dest()[to] : ISOD_BY_RING;
-    char *there = dest + (distance != ISOD_BY_RING ? distance : 0) + p.at;
-    bool odd = (((uintptr_t)there ^ (uintptr_t)(source + p.at)) & 15) != 0 && p.bytes >= 64;
+    char *there = (char *)b.dest + (distance != ISOD_BY_RING ? distance : 0);
+    bool odd = (((uintptr_t)there ^ (uintptr_t)b.source) & 15) != 0 && b.len >= 64;
     if (prim_copies_odd_by_words() && odd && distance != ISOD_BY_RING)
-        isod_wave_put_odd(there, source + p.at, p.bytes);
+        isod_wave_put_odd(there, (const char *)b.source, b.len);
     else
-        isod_wave_put(c, a, to, dest, source, p);
+        isod_wave_put(c, a, to, b);
 }
 
 /* source + m * stride into the stage of each other member m, `bytes` that fit there; in a staged epoch. */
@@ -279,7 +278,7 @@ PRIM_FN void isod_stages_put(struct isod_coll *c, const char *source, uint64_t s
         if (memory != 0)
             prim_copy_put(prim_group_wave(), memory + at, from, p.bytes);
         else
-            isod_coll_put_far(c, prim_group_wave(), to, isod_coll_far_memory(c, to) + at, from, p.bytes);
+            isod_coll_put_far(c, prim_group_wave(), to, isod_bytes_of(isod_coll_far_memory(c, to) + at, from, p.bytes));
     }
 }
 
