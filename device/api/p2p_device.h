@@ -53,9 +53,13 @@ PRIM_FN int isod_signal_wait_of(shmemd_t h, shmemd_group_t g, struct isod_until 
     uint64_t lost = 0;
     if (prim_is_first(g)) {
         const struct isod_waited who = isod_who(ISOD_CALL_SIGNAL_WAIT_UNTIL, ISOD_LOAD_I32(&h.team->world_of[pe]));
-        /* What the PE has changed before its end is there once its end is known, so one more look decides. */
-        lost = !isod_wait(h, u, who, (uint64_t *)0) && !isod_holds(u, isod_peek(u));
-        prim_acquire_from_peer(); /* pairs with the release of the PE */
+        if (!isod_wait(h, u, who, (uint64_t *)0)) {
+            /* The look that has found the PE gone is relaxed. Behind a fence, pairs with the host's store of its end,
+             * one more look finds all that the PE has changed before. */
+            prim_acquire_after_atomic();
+            lost = !isod_holds(u, isod_peek(u));
+            prim_acquire_from_peer(); /* pairs with the release of the PE */
+        }
     }
     prim_settle_stores(g);
     return (int)prim_broadcast_u64(g, lost);
