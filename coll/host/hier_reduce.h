@@ -237,32 +237,24 @@ static void hier_reduce_chain(struct coll *c, const struct coll_work *w)
 /* The sum goes by copy (blocks are short enough for that), since dest gets this member's own result. */
 static void chain_scan_block(struct coll *c, const struct chain *h, const struct coll_work *w, size_t i)
 {
-    _Alignas(16) char sums[2][REDUCE_BLOCK_BYTES], spare[REDUCE_BLOCK_BYTES];
     const struct slot_nodes *nodes = c->slot->nodes;
     struct reduce_part block = chain_part(h, w, i);
     size_t offset = block.first * w->elem_bytes, bytes = block.count * w->elem_bytes;
-    char *before = sums[0], *after = sums[1];
+    struct scan_sums s;
+    s.before = s.room[0];
+    s.after = s.room[1];
+    s.empty = h->first;
     if (h->first)
-        memset(before, 0, bytes);
+        memset(s.before, 0, bytes);
     else
-        memcpy(before, w->dest.base + offset, bytes);
-    for (int k = 0; k < nodes->n_near; k++) {
-        int m = nodes->members[nodes->begin[nodes->mine] + k];
-        const char *operand = reduce_operand(c, w, block, m, spare);
-        if (h->first && k == 0)
-            memcpy(after, operand, bytes);
-        else
-            w->combine(after, before, operand, block.count);
-        coll_put(c, coll_range(&w->dest, offset, bytes, m), w->exclusive ? before : after);
-        char *swap = before;
-        before = after;
-        after = swap;
-    }
+        memcpy(s.before, w->dest.base + offset, bytes);
+    for (int k = 0; k < nodes->n_near; k++)
+        scan_member(c, w, block, nodes->members[nodes->begin[nodes->mine] + k], &s);
     if (h->last)
         return;
     c->epoch = h->base + 1;
     coll_flag_wait(c, chain_rail(c, h, i, h->after));
-    coll_put(c, coll_range(&w->dest, offset, bytes, chain_rail(c, h, i, h->after)), before);
+    coll_put(c, coll_range(&w->dest, offset, bytes, chain_rail(c, h, i, h->after)), s.before);
     c->epoch = h->base + 2 + i;
     coll_flag_set(c, chain_rail(c, h, i, h->after));
 }

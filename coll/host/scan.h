@@ -35,23 +35,37 @@ static void scan_inbox(struct coll *c, const struct coll_work *w)
 /* ---- two-shot: member i scans part i of all members, and writes each of them its result ---- */
 
 /* In member order with two sums: a member's operand is read before its dest, which may be the same, is written. */
+struct scan_sums {
+    _Alignas(16) char room[2][REDUCE_BLOCK_BYTES];
+    _Alignas(16) char spare[REDUCE_BLOCK_BYTES];
+    char *before, *after; /* without the next member's operand, and with it */
+    bool empty;           /* there is no operand before that one */
+};
+
+/* Member m's turn: it gets its result. */
+static void scan_member(struct coll *c, const struct coll_work *w, struct reduce_part block, int m, struct scan_sums *s)
+{
+    size_t offset = block.first * w->elem_bytes, bytes = block.count * w->elem_bytes;
+    const char *operand = reduce_operand(c, w, block, m, s->spare);
+    char *after = s->after;
+    if (s->empty)
+        memcpy(after, operand, bytes);
+    else
+        w->combine(after, s->before, operand, block.count);
+    coll_put(c, coll_range(&w->dest, offset, bytes, m), w->exclusive ? s->before : after);
+    s->after = s->before;
+    s->before = after;
+    s->empty = false;
+}
 static void scan_block(struct coll *c, const struct coll_work *w, struct reduce_part block)
 {
-    _Alignas(16) char sums[2][REDUCE_BLOCK_BYTES], spare[REDUCE_BLOCK_BYTES];
-    size_t offset = block.first * w->elem_bytes, bytes = block.count * w->elem_bytes;
-    char *before = sums[0], *after = sums[1];
-    memset(before, 0, bytes);
-    for (int m = 0; m < c->n; m++) {
-        const char *operand = reduce_operand(c, w, block, m, spare);
-        if (m == 0)
-            memcpy(after, operand, bytes);
-        else
-            w->combine(after, before, operand, block.count);
-        coll_put(c, coll_range(&w->dest, offset, bytes, m), w->exclusive ? before : after);
-        char *swap = before;
-        before = after;
-        after = swap;
-    }
+    struct scan_sums s;
+    s.before = s.room[0];
+    s.after = s.room[1];
+    s.empty = true;
+    memset(s.before, 0, block.count * w->elem_bytes);
+    for (int m = 0; m < c->n; m++)
+        scan_member(c, w, block, m, &s);
 }
 
 static void scan_twoshot(struct coll *c, const struct coll_work *w)

@@ -39,19 +39,20 @@ PRIM_FN int isod_grid_leave(shmemd_t h)
 /* Less than this is not worth another block. */
 #define ISOD_GRID_SHARE_BYTES 1024u
 
-/* This block's part of `bytes`, in whole units; the same on all PEs, whose grids are equal. false: it has none. */
-PRIM_FN bool isod_grid_part(shmemd_t h, uint64_t bytes, uint64_t *from, uint64_t *len)
+/* Takes this block's part of a call, whole units; the same on all PEs, whose grids are equal. false: it has none. */
+PRIM_FN bool isod_grid_part(shmemd_t h, char **dest, const char **source, uint64_t *bytes)
 {
     uint64_t lanes = h.lanes, blocks = prim_block_count();
-    uint64_t worth = (bytes + ISOD_GRID_SHARE_BYTES - 1) / ISOD_GRID_SHARE_BYTES;
+    uint64_t worth = (*bytes + ISOD_GRID_SHARE_BYTES - 1) / ISOD_GRID_SHARE_BYTES;
     blocks = blocks < lanes ? blocks : lanes;
     blocks = blocks < worth ? blocks : worth;
     if (prim_block_index() >= blocks)
         return false;
-    uint64_t share = (isod_units(bytes) + blocks - 1) / blocks * 16;
-    *from = prim_block_index() * share;
-    *len = *from >= bytes ? 0 : bytes - *from < share ? bytes - *from : share;
-    return *len > 0;
+    uint64_t share = (isod_units(*bytes) + blocks - 1) / blocks * 16, from = prim_block_index() * share;
+    *dest += from;
+    *source += from;
+    *bytes = from >= *bytes ? 0 : *bytes - from < share ? *bytes - from : share;
+    return *bytes > 0;
 }
 
 #endif

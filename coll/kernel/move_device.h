@@ -236,22 +236,11 @@ PRIM_FN int isod_permute_block(shmemd_t h, struct isod_move w)
 
 /* ---- by all blocks of a grid: each moves a part of every piece ---- */
 
-PRIM_FN bool isod_move_part(shmemd_t h, struct isod_move *w)
-{
-    uint64_t from = 0, len = 0;
-    if (!isod_grid_part(h, w->bytes, &from, &len))
-        return false;
-    w->dest += from;
-    w->source += from;
-    w->bytes = len;
-    return true;
-}
-
 PRIM_FN int isod_exchange_grid(shmemd_t h, struct isod_move w, uint32_t call)
 {
     int rc = 1;
     if (prim_call_begin() && !isod_grid_sync(h)) {
-        if (isod_move_part(h, &w))
+        if (isod_grid_part(h, &w.dest, &w.source, &w.bytes))
             (void)isod_exchange_block(isod_without_lane(h), w, call);
         rc = isod_grid_leave(h);
     }
@@ -264,7 +253,7 @@ PRIM_FN int isod_broadcast_grid(shmemd_t h, struct isod_move w)
     if ((uint32_t)w.from >= (uint32_t)h.n_pes) /* all blocks say so */
         return isod_broadcast_block(h, w);
     if (prim_call_begin() && !isod_grid_sync(h)) {
-        if (isod_move_part(h, &w))
+        if (isod_grid_part(h, &w.dest, &w.source, &w.bytes))
             (void)isod_broadcast_block(isod_without_lane(h), w);
         rc = isod_grid_leave(h);
     }
@@ -277,7 +266,7 @@ PRIM_FN int isod_permute_grid(shmemd_t h, struct isod_move w)
     if (!isod_permute_is_right(h, &w))
         return isod_permute_refuse(h, &w);
     if (prim_call_begin() && !isod_grid_sync(h)) {
-        if (isod_move_part(h, &w))
+        if (isod_grid_part(h, &w.dest, &w.source, &w.bytes))
             (void)isod_permute_block(isod_without_lane(h), w);
         rc = isod_grid_leave(h);
     }

@@ -87,18 +87,6 @@ PRIM_FN struct isod_facts isod_reduce_facts(shmemd_t h, const struct isod_reduce
     return f;
 }
 
-/* The part that this block of a grid reduces; false: none. */
-PRIM_FN bool isod_reduce_part(shmemd_t h, struct isod_reduce *w)
-{
-    uint64_t from = 0, len = 0;
-    if (!isod_grid_part(h, w->bytes, &from, &len))
-        return false;
-    w->dest += from;
-    w->source += from;
-    w->bytes = len;
-    return true;
-}
-
 /* ---- schedules ---- */
 
 /* Unit u of all members' LL data of this epoch, and mine. */
@@ -237,7 +225,7 @@ PRIM_FN int isod_reduce_grid(shmemd_t h, struct isod_reduce w, enum isod_elem el
 {
     int rc = 1;
     if (prim_call_begin() && !isod_grid_sync(h)) {
-        if (isod_reduce_part(h, &w))
+        if (isod_grid_part(h, &w.dest, &w.source, &w.bytes))
             (void)isod_reduce_block(isod_without_lane(h), w, elem, op, pipelined);
         rc = isod_grid_leave(h);
     }
