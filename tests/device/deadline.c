@@ -6,7 +6,7 @@
  * second. */
 #include "device_test.h"
 
-enum { SLOT = 6, THREADS = 64, PATIENCE_S = 60 };
+enum { SLOT = 6, THREADS = 64 };
 
 struct wait_args {
     shmemd_t h;
@@ -95,21 +95,11 @@ struct deadline {
     int slot;
 };
 
-static bool next_error(shmemx_device_error_t *error)
-{
-    time_t end = time(NULL) + PATIENCE_S;
-    while (shmemx_device_error(error) == 0) {
-        if (time(NULL) > end)
-            return false;
-        usleep(1000);
-    }
-    return true;
-}
 /* Until one with this mark comes; others may be on the list. */
 static bool error_of(shmemx_device_error_t *error, int gave_up)
 {
     do {
-        if (!CHECK(next_error(error)))
+        if (!CHECK(device_next_error(error)))
             return false;
     } while (error->gave_up != gave_up);
     return true;
@@ -136,7 +126,7 @@ static void expire(struct deadline *d, bool in_barrier)
     if (error_of(&error, 0)) {
         CHECK_NAMED(strstr(error.call, in_barrier ? "shmemd_barrier" : "shmemd_signal_wait_until") != NULL, error.call);
         CHECK_EQ(error.team_slot, d->slot);
-        CHECK(error.waited_seconds >= 0.1 && error.waited_seconds < PATIENCE_S);
+        CHECK(error.waited_seconds >= 0.1 && error.waited_seconds < DEVICE_PATIENCE_S);
         CHECK_EQ(error.block, 0);
         CHECK(in_barrier || error.addr == (const void *)d->args.word);
         CHECK(in_barrier || (error.expected == 4711 && error.seen == 0));

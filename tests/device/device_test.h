@@ -30,6 +30,22 @@ static inline long device_number(const char *variable, long otherwise)
 }
 static inline bool device_flag(const char *variable) { return device_number(variable, 0) != 0; }
 
+/* ---- errors of kernels ---- */
+
+enum { DEVICE_PATIENCE_S = 60 };
+
+/* The oldest on the list; false: none came in time. */
+static inline bool device_next_error(shmemx_device_error_t *error)
+{
+    time_t end = time(NULL) + DEVICE_PATIENCE_S;
+    while (shmemx_device_error(error) == 0) {
+        if (time(NULL) > end)
+            return false;
+        usleep(1000);
+    }
+    return true;
+}
+
 /* ---- host and device memory ---- */
 
 /* Both for any memory of this PE's: host calls take device addresses. */

@@ -4,7 +4,7 @@
  * SHMEM_TIMEOUT that is longer than the program. tests/cluster/waits.sh has the host's waits. */
 #include "device_test.h"
 
-enum { SLOT = 3, STREAM_SLOT = 4, THREADS = 64, PATIENCE_S = 60 };
+enum { SLOT = 3, STREAM_SLOT = 4, THREADS = 64 };
 #define SHORT_S 0.2
 #define SILENCE_US 700000 /* more than SHORT_S */
 
@@ -25,27 +25,15 @@ struct test {
     uint64_t *word; /* of the host */
 };
 
-/* The oldest report; false: none came in time. */
-static bool next_report(shmemx_device_error_t *error)
-{
-    time_t end = time(NULL) + PATIENCE_S;
-    while (shmemx_device_error(error) == 0) {
-        if (time(NULL) > end)
-            return false;
-        usleep(1000);
-    }
-    return true;
-}
-
 static void check_reported(int slot, const char *call)
 {
     shmemx_device_error_t error;
-    if (!CHECK(next_report(&error)))
+    if (!CHECK(device_next_error(&error)))
         return;
     CHECK_NAMED(strstr(error.call, call) != NULL, error.call);
     CHECK_EQ(error.gave_up, 0);
     CHECK_EQ(error.team_slot, slot);
-    CHECK(error.waited_seconds >= SHORT_S && error.waited_seconds < PATIENCE_S);
+    CHECK(error.waited_seconds >= SHORT_S && error.waited_seconds < DEVICE_PATIENCE_S);
 }
 
 static void check_silent(void)
