@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory of teams: overlapping teams allocate in their own order, each object has one place on all members, and calls
- * of the host, of streams and of kernels reach it there. What the members free is used again. Wrong uses are refused. */
+ * of the host, of streams and of kernels reach it there. What the members free is used again, and shmemx_memory_stats
+ * follows. Wrong uses are refused. */
 #include "device_test.h"
 
 enum { KINDS = 2, WORDS = 40, TEAMS = 3, ROUNDS = 4 };
@@ -174,6 +175,60 @@ static void check_refusals(int kind)
     CHECK_EQ(shmemx_team_free(SHMEM_TEAM_WORLD, object), 0);
 }
 
+/* ---- what memory is for ---- */
+
+static shmemx_memory_stats_t stats_of(shmem_team_t team, int kind)
+{
+    shmemx_memory_stats_t stats;
+    memset(&stats, 0xff, sizeof stats);
+    CHECK_EQ(shmemx_memory_stats(team, kind, &stats), 0);
+    return stats;
+}
+
+/* Allocators round up. */
+static void check_growth(size_t now, size_t before, size_t bytes)
+{
+    CHECK(now >= before + bytes);
+    CHECK(now < before + bytes + 4096);
+}
+
+/* Each purpose grows by what is allocated for it, and shrinks back when that is freed. */
+static void check_stats(shmem_team_t team, int kind)
+{
+    enum { BYTES = 30000 };
+    const shmemx_memory_stats_t before = stats_of(team, kind);
+    void *heap = shmemx_malloc(BYTES, kind), *local = shmemx_local_malloc(2 * BYTES, kind);
+    void *of_team = shmemx_team_malloc(team, 3 * BYTES, kind);
+    CHECK_OR_EXIT(heap != NULL && local != NULL && of_team != NULL);
+    const shmemx_memory_stats_t full = stats_of(team, kind);
+    check_growth(full.heap_bytes, before.heap_bytes, BYTES);
+    check_growth(full.local_bytes, before.local_bytes, 2 * BYTES);
+    check_growth(full.team_bytes, before.team_bytes, 3 * BYTES);
+    if (kind == SHMEMX_DEVICE) /* of host memory only what was touched is held */
+        CHECK(full.held_bytes >= full.heap_bytes + full.local_bytes + full.team_bytes + full.slot_bytes);
+    CHECK_EQ(full.ring_bytes, before.ring_bytes);
+    CHECK_EQ(full.pair_bytes, before.pair_bytes);
+    CHECK_EQ(shmemx_team_free(team, of_team), 0);
+    shmemx_local_free(local);
+    shmemx_free(heap);
+    const shmemx_memory_stats_t after = stats_of(team, kind);
+    CHECK_EQ(after.heap_bytes, before.heap_bytes);
+    CHECK_EQ(after.local_bytes, before.local_bytes);
+    CHECK_EQ(after.team_bytes, before.team_bytes);
+}
+
+/* The first handle of a slot of the team takes memory for its collectives, the second one is the same. */
+static void check_slot_stats(shmem_team_t team)
+{
+    shmemd_t h;
+    size_t before = stats_of(team, SHMEMX_DEVICE).slot_bytes;
+    CHECK_EQ(shmemx_device_handle(team, 9, &h), 0);
+    size_t one = stats_of(team, SHMEMX_DEVICE).slot_bytes;
+    CHECK(one > before);
+    CHECK_EQ(shmemx_device_handle(team, 9, &h), 0);
+    CHECK_EQ(stats_of(team, SHMEMX_DEVICE).slot_bytes, one);
+}
+
 /* Objects of the heap stay alike, whatever teams and single PEs have. */
 static void check_heap_alike(void)
 {
@@ -194,9 +249,11 @@ static int test_main(void)
         void *local = check_self.pe % 2 == 0 ? shmemx_local_malloc(5000, kinds[k]) : NULL;
         check_objects(&t, kinds[k]);
         check_refusals(kinds[k]);
+        check_stats(t.of[1], kinds[k]);
         shmemx_local_free(local);
         check_heap_alike();
     }
+    check_slot_stats(t.of[1]);
     for (int i = 1; i < TEAMS; i++)
         shmem_team_destroy(t.of[i]);
     CHECK_HEAP();
