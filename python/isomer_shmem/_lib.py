@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Finds and loads libisomer.so and declares its structs and calls.
 
-load() does it once, when the first group is made. The import of this file loads nothing. Each struct is compared with
-the library's own size, so a library of another version is refused with a sentence instead of being called wrongly.
+load() does it once, when the first group is made. The import of this file loads nothing. Each call is looked up, and
+each struct is compared with the library's own size. So a library of another version is refused with a sentence instead
+of being called wrongly.
 """
 import ctypes
 import os
@@ -196,8 +197,8 @@ def load():
     if _library is None:
         library = _open()
         _check_version(library)
+        _declare(library)  # first: a call that is missing is named, whatever structs it has
         _check_structs(library)
-        _declare(library)
         _library = library
     return _library
 
@@ -235,7 +236,8 @@ def _declare(library):
         try:
             call = getattr(library, name)
         except AttributeError:
-            raise IsomerError(f"libisomer.so has no {name}: install the package and the library of one version") from None
+            raise IsomerError(f"{library._name} has no {name}, which this package calls: install the package and the "
+                              "library of one version") from None
         call.restype, call.argtypes = result, arguments
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Loading: what is refused, with which sentence, and that the import starts nothing."""
 import os
+import re
 import subprocess
 import sys
 
@@ -37,6 +38,16 @@ def test_other_struct_is_refused(monkeypatch):
     monkeypatch.setitem(_lib.STRUCTS, "shmemx_coll_t", _lib.UniqueId)
     with pytest.raises(_lib.IsomerError, match="shmemx_coll_t has .* and 128 in this package"):
         _lib._check_structs(library)
+
+
+def test_older_library_of_this_version_is_refused(monkeypatch):
+    """It lacks a call and that call's struct. The library and the call are named."""
+    path = loaded()._name
+    monkeypatch.setattr(_lib, "_library", None)
+    monkeypatch.setitem(_lib.CALLS, "shmemx_of_tomorrow", (_lib.c_int, [_lib.c_void_p]))
+    monkeypatch.setitem(_lib.STRUCTS, "shmemx_tomorrow_t", _lib.UniqueId)
+    with pytest.raises(_lib.IsomerError, match=f"^{re.escape(path)} has no shmemx_of_tomorrow, which this"):
+        _lib.load()
 
 
 def test_other_file_is_refused():
