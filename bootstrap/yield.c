@@ -2,6 +2,7 @@
 /* A crowded core shows by a yield that takes as long as a slice. Yields then become sleeps for a while, twice as long
  * where one of the first yields after it shows the same. */
 #include "yield.h"
+#include "clock.h"
 
 #include <sched.h>
 #include <stdint.h>
@@ -19,16 +20,9 @@
 /* Relaxed, and read and written apart: hints. */
 static uint64_t crowded_until, crowded_ns;
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 enum yielded iso_yield(uint64_t *since_ns)
 {
-    uint64_t begin = now_ns(), until = __atomic_load_n(&crowded_until, __ATOMIC_RELAXED);
+    uint64_t begin = iso_clock_now_ns(), until = __atomic_load_n(&crowded_until, __ATOMIC_RELAXED);
     if (since_ns != NULL && *since_ns == 0)
         *since_ns = begin;
     if (begin < until) {
@@ -39,10 +33,10 @@ enum yielded iso_yield(uint64_t *since_ns)
         return YIELDED_SLEPT;
     }
     (void)sched_yield();
-    uint64_t end = now_ns(), turn = end - begin, last = __atomic_load_n(&crowded_ns, __ATOMIC_RELAXED), span = last / 2;
+    uint64_t turn = iso_clock_now_ns() - begin, last = __atomic_load_n(&crowded_ns, __ATOMIC_RELAXED), span = last / 2;
     if (turn >= SLICE_NS) {
         span = last == 0 ? CROWDED_MIN_NS : last < CROWDED_MAX_NS ? 2 * last : last;
-        __atomic_store_n(&crowded_until, end + span, __ATOMIC_RELAXED);
+        __atomic_store_n(&crowded_until, begin + turn + span, __ATOMIC_RELAXED);
     }
     if (span != last) /* 0 again after some that were short */
         __atomic_store_n(&crowded_ns, span, __ATOMIC_RELAXED);

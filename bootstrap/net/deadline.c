@@ -1,17 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Deadlines of waits on sockets. */
 #include "deadline.h"
+#include "../clock.h"
 
-#include <time.h>
-
-#define NS_PER_S 1000000000LL
-
-int64_t iso_deadline_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * NS_PER_S + now.tv_nsec;
-}
+int64_t iso_deadline_now(void) { return (int64_t)iso_clock_now_ns(); }
 
 int64_t iso_deadline_in(double seconds)
 {

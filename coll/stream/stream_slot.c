@@ -148,7 +148,7 @@ static struct stream_slot *make_with(struct device *d, struct first_call *f, int
         mine.threads = s->most_threads;
         mine.table = iso_select_sum(s->table);
         mine.ll128 = iso_stream_probe_ask(d, f->team, handle.direct != 0);
-        mine.clock = iso_wait_now_ns();
+        mine.clock = iso_clock_now_ns();
         mine.words = slot->words != NULL;
         mine.notes = slot->notes != NULL;
     }

@@ -92,8 +92,8 @@ static void serve_chunks(struct grow *g, int sock)
     struct node_socket_message m;
     struct addition addition;
     int fds[NODE_SOCKET_FDS_MAX], n_fds = 0, rc = -EAGAIN;
-    int64_t late = (int64_t)iso_wait_now_ns() + LATE_NS;
-    while (rc == -EAGAIN && (int64_t)iso_wait_now_ns() < late) {
+    int64_t late = (int64_t)iso_clock_now_ns() + LATE_NS;
+    while (rc == -EAGAIN && (int64_t)iso_clock_now_ns() < late) {
         struct pollfd ready = {sock, POLLIN, 0};
         (void)poll(&ready, 1, LOOK_MS);
         rc = iso_node_socket_receive(sock, &m, fds, &n_fds);

@@ -84,7 +84,7 @@ int iso_device_start(const char *call)
         rc = iso_device_running(call) != NULL ? 0 : -EBUSY;
     if (rc != 0 || self->device != NULL)
         return rc;
-    uint64_t begun = iso_wait_now_ns(), heap_made;
+    uint64_t begun = iso_clock_now_ns(), heap_made;
     struct device *d = (struct device *)calloc(1, sizeof *d);
     rc = iso_device_agree(call, d != NULL ? 0 : -ENOMEM, "has no memory left");
     if (rc != 0) {
@@ -96,7 +96,7 @@ int iso_device_start(const char *call)
     pthread_mutex_init(&d->grow_lock, NULL);
     self->device = d;
     rc = iso_heap_open(d, call);
-    heap_made = iso_wait_now_ns();
+    heap_made = iso_clock_now_ns();
     int (*const parts[])(struct device *) = {iso_engines_start, start_agent, iso_proxy_start, iso_handles_start,
                                              self->coll->streams.start};
     for (size_t i = 0; rc == 0 && i < sizeof parts / sizeof parts[0]; i++)
@@ -109,8 +109,8 @@ int iso_device_start(const char *call)
     iso_set_careful(self, true);
     iso_transport_exchange_device(&self->segments[SEGMENT_INDEX_DEVICE]);
     log_info("device started in %.3f s: device and its heap %.3f, kernels and what serves them %.3f",
-             (double)(iso_wait_now_ns() - begun) / 1e9, (double)(heap_made - begun) / 1e9,
-             (double)(iso_wait_now_ns() - heap_made) / 1e9);
+             (double)(iso_clock_now_ns() - begun) / 1e9, (double)(heap_made - begun) / 1e9,
+             (double)(iso_clock_now_ns() - heap_made) / 1e9);
     log_debug("device %d (%s), heap %p of %zu bytes by %s: %s", d->info->device, d->info->name,
               (void *)self->segments[SEGMENT_INDEX_DEVICE].base, d->heap_bytes,
               d->sharing == GPU_SHARE_VMM ? "vmm" : "ipc", d->sharing_why);

@@ -92,7 +92,7 @@ static void *finish_main(void *argument)
 int iso_device_idle_within(uint64_t timeout_ns)
 {
     const struct timespec pause = {0, 1000000};
-    uint64_t begun = iso_wait_now_ns();
+    uint64_t begun = iso_clock_now_ns();
     pthread_t thread;
     struct finish *f = (struct finish *)calloc(1, sizeof *f);
     if (f == NULL)
@@ -103,7 +103,7 @@ int iso_device_idle_within(uint64_t timeout_ns)
         free(f);
         return rc;
     }
-    while (__atomic_load_n(&f->done, __ATOMIC_ACQUIRE) == 0 && iso_wait_now_ns() - begun < timeout_ns)
+    while (__atomic_load_n(&f->done, __ATOMIC_ACQUIRE) == 0 && iso_clock_now_ns() - begun < timeout_ns)
         nanosleep(&pause, NULL);
     if (__atomic_exchange_n(&f->done, 2, __ATOMIC_ACQ_REL) == 0) { /* pairs with finish_main, which frees it */
         pthread_detach(thread);

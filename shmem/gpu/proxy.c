@@ -548,11 +548,11 @@ static void *proxy_main(void *argument)
     struct proxy *p = (struct proxy *)argument;
     iso_thread_adopt(p->state);
     (void)pthread_setname_np(pthread_self(), "isomer-proxy");
-    uint64_t worked = iso_wait_now_ns(), watched = worked, watched_streams = worked;
+    uint64_t worked = iso_clock_now_ns(), watched = worked, watched_streams = worked;
     while (__atomic_load_n(&p->stop, __ATOMIC_ACQUIRE) == 0) { /* pairs with iso_proxy_stop */
         __atomic_store_n(&p->turns, p->turns + 1, __ATOMIC_RELAXED);
         unsigned n = serve_all(p);
-        uint64_t now = iso_wait_now_ns();
+        uint64_t now = iso_clock_now_ns();
         look_at_records(p);
         if (now - watched_streams > WATCH_STREAMS_NS) {
             watched_streams = now;
@@ -601,14 +601,14 @@ static void *watch_main(void *argument)
     struct proxy *p = (struct proxy *)argument;
     iso_thread_adopt(p->state);
     (void)pthread_setname_np(pthread_self(), "isomer-watcher");
-    uint64_t seen = 0, held_ns = 0, looked = iso_wait_now_ns(), timeout = iso_report_timeout_ns(NULL);
+    uint64_t seen = 0, held_ns = 0, looked = iso_clock_now_ns(), timeout = iso_report_timeout_ns(NULL);
     bool said = false;
     pthread_mutex_lock(&p->resting);
     while (__atomic_load_n(&p->stop, __ATOMIC_RELAXED) == 0) { /* of iso_proxy_stop, which signals under the mutex */
-        uint64_t end = iso_wait_now_ns() + WATCH_PROXY_NS;
+        uint64_t end = iso_clock_now_ns() + WATCH_PROXY_NS;
         const struct timespec until = {(time_t)(end / 1000000000u), (long)(end % 1000000000u)};
         (void)pthread_cond_timedwait(&p->stops, &p->resting, &until);
-        uint64_t turns = __atomic_load_n(&p->turns, __ATOMIC_RELAXED), now = iso_wait_now_ns();
+        uint64_t turns = __atomic_load_n(&p->turns, __ATOMIC_RELAXED), now = iso_clock_now_ns();
         held_ns = turns == seen ? held_ns + ISO_MIN(now - looked, (uint64_t)2 * WATCH_PROXY_NS) : 0;
         seen = turns;
         looked = now;

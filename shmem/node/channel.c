@@ -628,7 +628,7 @@ int iso_channel_ask(int pe, const void *request_body, void *answer)
         iso_fatal("the set-up of a connection", "pe %d is on the node of this PE: there is no channel to it", pe);
     struct channel_request request = {.pe = pe, .body = request_body, .answer = answer};
     struct wait wait = ISO_WAIT("the set-up of a connection", pe, NULL, 0);
-    uint64_t since = iso_wait_now_ns();
+    uint64_t since = iso_clock_now_ns();
     bool reported = false, done = false;
     char who[192];
     request.event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -646,7 +646,7 @@ int iso_channel_ask(int pe, const void *request_body, void *answer)
         if (done || iso_job_is_broken())
             break;
         wait_once(c, request.event, &wait);
-        double waited = (double)(iso_wait_now_ns() - since) / 1e9;
+        double waited = (double)(iso_clock_now_ns() - since) / 1e9;
         if (reported || ISO->env->timeout <= 0 || waited < ISO->env->timeout)
             continue;
         reported = true; /* it is said once, as of every wait past SHMEM_TIMEOUT */

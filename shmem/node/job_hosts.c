@@ -178,11 +178,11 @@ static bool read_reply(struct asked *a)
 
 static void await_agents(struct asked *asked, struct pollfd *polls, int n)
 {
-    uint64_t end = iso_wait_now_ns() + ANSWER_NS, now;
+    uint64_t end = iso_clock_now_ns() + ANSWER_NS, now;
     int open = 0;
     for (int i = 0; i < n; i++)
         open += asked[i].fd >= 0;
-    while (open > 0 && (now = iso_wait_now_ns()) < end) {
+    while (open > 0 && (now = iso_clock_now_ns()) < end) {
         for (int i = 0; i < n; i++)
             polls[i] = (struct pollfd){asked[i].fd, POLLIN, 0};
         if (poll(polls, (nfds_t)n, (int)((end - now) / 1000000) + 1) < 0 && errno != EINTR)

@@ -290,7 +290,7 @@ static int write_job(FILE *out, const struct look *look, const struct node_file 
         log_error("%s", error);
         return -EINVAL;
     }
-    struct graph *graph = iso_graph_create(head->n_pes, iso_wait_now_ns());
+    struct graph *graph = iso_graph_create(head->n_pes, iso_clock_now_ns());
     FILE *said = graph != NULL ? open_memstream(&notes, &notes_bytes) : NULL;
     if (said == NULL) {
         iso_graph_destroy(graph);

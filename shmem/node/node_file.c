@@ -317,7 +317,7 @@ void iso_node_watch(const struct wait *wait)
     if (has_changed)
         __atomic_store_n(&self->node_left, n_left, __ATOMIC_RELAXED);
 
-    uint64_t now = iso_wait_now_ns(), before = __atomic_load_n(&node->watched_ns, __ATOMIC_RELAXED);
+    uint64_t now = iso_clock_now_ns(), before = __atomic_load_n(&node->watched_ns, __ATOMIC_RELAXED);
     if (now - before > WATCH_NS && __atomic_compare_exchange_n(&node->watched_ns, &before, now, false, __ATOMIC_RELAXED,
                                                                __ATOMIC_RELAXED)) /* it says nothing but the time */
         look_for_death(wait, now / ASK_NS != before / ASK_NS);

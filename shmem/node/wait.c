@@ -113,7 +113,7 @@ static void publish_wait(struct wait *wait, uint64_t seen, uint64_t now)
 
 void iso_wait_show(struct wait *wait)
 {
-    wait->since_ns = iso_wait_now_ns();
+    wait->since_ns = iso_clock_now_ns();
     publish_wait(wait, 0, wait->since_ns);
 }
 
@@ -129,13 +129,13 @@ void iso_wait_show_kernel(const char *call, int pe, uint64_t addr, uint64_t wait
     store_word(&r->kind, WAIT_KERNEL);
     store_word(&r->addr, addr);
     __atomic_store_n(&r->peer, pe, __ATOMIC_RELAXED);
-    store_word(&r->since_ns, iso_wait_now_ns() - waited_ns);
+    store_word(&r->since_ns, iso_clock_now_ns() - waited_ns);
 }
 
 void iso_wait_finish(struct wait *wait)
 {
     struct state *self = ISO;
-    uint64_t now = iso_wait_now_ns();
+    uint64_t now = iso_clock_now_ns();
     if (__atomic_load_n(&self->flight_since_ns, __ATOMIC_RELAXED) == 0) /* the first of its call; read by flight.h */
         __atomic_store_n(&self->flight_since_ns, wait->since_ns, __ATOMIC_RELAXED);
     __atomic_store_n(&self->flight_ns, now, __ATOMIC_RELAXED);
@@ -285,7 +285,7 @@ int iso_wait_slow(struct wait *wait, uint64_t seen)
             yield_core(self, wait);
         return 0;
     }
-    uint64_t now = iso_wait_now_ns();
+    uint64_t now = iso_clock_now_ns();
     if (wait->since_ns == 0)
         wait->since_ns = wait->checked_ns = wait->busy_ns = now;
     uint64_t waited = now - wait->since_ns;

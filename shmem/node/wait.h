@@ -3,9 +3,8 @@
 #ifndef ISO_WAIT_H
 #define ISO_WAIT_H
 
+#include "../../bootstrap/clock.h"
 #include "../state/pe_state.h"
-
-#include <time.h>
 
 #define ISO_WAIT_RECORDS 8
 #define ISO_WAIT_OF_KERNEL ISO_WAIT_RECORDS /* one more record: the last report of a kernel's wait */
@@ -124,12 +123,6 @@ ISO_INLINE void iso_wait_end(struct wait *wait)
 {
     if (ISO_UNLIKELY(wait->since_ns != 0))
         iso_wait_finish(wait);
-}
-ISO_INLINE uint64_t iso_wait_now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 /* Reads the messages of peers and notices the dead: iso_job_break when a peer died. The sentence names the call of
  * `wait`, which may be NULL. */

@@ -188,7 +188,7 @@ static int test_all(struct word_set *s)
  * without a division. */
 static size_t anywhere(size_t nelems)
 {
-    uint64_t mixed = iso_wait_now_ns() * 0x9e3779b97f4a7c15u;
+    uint64_t mixed = iso_clock_now_ns() * 0x9e3779b97f4a7c15u;
     mixed = (mixed ^ (mixed >> 32)) * 0xd6e8feb86659fd93u;
     return nelems >> 32 != 0 ? (size_t)(mixed % nelems) : (size_t)(((mixed >> 32) * nelems) >> 32);
 }

@@ -67,7 +67,7 @@ static bool take_own(struct page_pe *mine)
         return false;
     struct alloc_stats heap = iso_alloc_stats(self->alloc);
     iso_profile_sum(sum);
-    mine->ns = iso_wait_now_ns() - self->profile->began_ns;
+    mine->ns = iso_clock_now_ns() - self->profile->began_ns;
     mine->heap_most = heap.most;
     mine->heap_cap = heap.cap;
     mine->heap_used = heap.used;

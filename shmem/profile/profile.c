@@ -77,7 +77,7 @@ void iso_profile_measure_clock(void)
     struct profile *p = ISO->profile;
     uint64_t ticks = p != NULL ? iso_profile_ticks(p) - p->first_clock.ticks : 0;
     if (ticks != 0)
-        p->ns_per_tick = (double)(iso_wait_now_ns() - p->first_clock.ns) / (double)ticks;
+        p->ns_per_tick = (double)(iso_clock_now_ns() - p->first_clock.ns) / (double)ticks;
 }
 
 int iso_profile_start(void)
@@ -93,7 +93,7 @@ int iso_profile_start(void)
         free(p);
         return -ENOMEM;
     }
-    p->began_ns = iso_wait_now_ns();
+    p->began_ns = iso_clock_now_ns();
     p->counts_ticks = has_counter();
     p->ns_per_tick = 1;
     p->first_clock = (struct trace_clock){iso_profile_ticks(p), p->began_ns};

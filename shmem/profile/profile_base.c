@@ -29,5 +29,5 @@ uint64_t iso_profile_ticks(const struct profile *p)
 #else
     (void)p;
 #endif
-    return iso_wait_now_ns();
+    return iso_clock_now_ns();
 }

@@ -57,7 +57,7 @@ int iso_trace_start(struct profile *p)
 
 static struct trace_clock clock_now(const struct profile *p)
 {
-    return (struct trace_clock){iso_profile_ticks(p), iso_wait_now_ns()};
+    return (struct trace_clock){iso_profile_ticks(p), iso_clock_now_ns()};
 }
 
 static void fill_head(struct trace_head *head, const struct profile *p, int thread)

@@ -25,10 +25,10 @@ static bool compare_clocks(struct trace_sync *sync, const char *call)
     struct stamps mine = {0, 0}, before = {0, 0}, *all = (struct stamps *)calloc((size_t)self->n_pes, sizeof *all);
     *sync = (struct trace_sync){0, INT64_MIN, INT64_MAX};
     for (int i = 0; all != NULL && i <= EXCHANGES; i++) {
-        mine.sent_ns = iso_wait_now_ns();
+        mine.sent_ns = iso_clock_now_ns();
         if (iso_agree_gather(ISO->world, &mine, sizeof mine, all, call) != 0)
             break;
-        uint64_t came = iso_wait_now_ns();
+        uint64_t came = iso_clock_now_ns();
         int64_t high = (int64_t)(came - all[0].sent_ns), low = (int64_t)(before.sent_ns - all[0].came_ns);
         sync->high = ISO_MIN(sync->high, high);
         if (i > 0) /* of the exchange before */

@@ -39,12 +39,12 @@ void iso_start_times_begin(void)
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     times = (struct start_times){.begun_us = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000, .late = -1};
-    times.begun_ns = times.last_ns = iso_wait_now_ns();
+    times.begun_ns = times.last_ns = iso_clock_now_ns();
 }
 
 void iso_start_times_end(enum start_phase phase)
 {
-    uint64_t now = iso_wait_now_ns();
+    uint64_t now = iso_clock_now_ns();
     times.seconds[phase] += (double)(now - times.last_ns) / 1e9;
     times.last_ns = now;
 }

@@ -4,6 +4,7 @@
  * last error is kept by log.c, where every sentence passes. */
 #include "error.h"
 #include "../../bootstrap/boot.h"
+#include "../../bootstrap/clock.h"
 #include "../../bootstrap/log.h"
 #include "pe_state.h"
 
@@ -11,7 +12,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 const char *iso_call_name(const char *call) { return strncmp(call, "pshmem", 6) == 0 ? call + 1 : call; }
@@ -61,13 +61,6 @@ int iso_job_broken_by(void) { return iso_job_is_broken() ? ISO->broken.cause.pe 
 
 void iso_job_mend(void) { ISO->broken = (struct broken){.cause = {.pe = -1}}; }
 
-static uint64_t error_now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* `told`: this PE has printed it. */
 static bool claim(const struct end_cause *cause, bool told)
 {
@@ -77,7 +70,7 @@ static bool claim(const struct end_cause *cause, bool told)
         return false;
     broken->cause = *cause;
     broken->told = told;
-    broken->at_ns = error_now_ns();
+    broken->at_ns = iso_clock_now_ns();
     return true;
 }
 
@@ -118,7 +111,7 @@ static bool returns_errors(void) { return ISO->errors == SHMEMX_ERRORS_RETURN &&
 const char *iso_job_then(void) { return returns_errors() ? "" : "; ending the job"; }
 
 #define BROKEN "%s: the job was broken %.1f s ago: %s; call shmemx_leave"
-static double seconds_ago(void) { return (double)(error_now_ns() - ISO->broken.at_ns) / 1e9; }
+static double seconds_ago(void) { return (double)(iso_clock_now_ns() - ISO->broken.at_ns) / 1e9; }
 
 int iso_job_rc(const char *call)
 {

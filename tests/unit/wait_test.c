@@ -59,7 +59,7 @@ static const struct wait_case cases[] = {
 /* Of one case; how long it took until the report was there. */
 static double check_report(const struct wait_case *c)
 {
-    double begun = (double)iso_wait_now_ns() / 1e9;
+    double begun = (double)iso_clock_now_ns() / 1e9;
     char text[4096], line[256];
     pthread_t thread;
     int before = dup(STDERR_FILENO);
@@ -77,14 +77,14 @@ static double check_report(const struct wait_case *c)
     snprintf(line, sizeof(line), "pe 0 waits in %s for any PE: address %p, %s", c->name, (void *)job.word, c->values);
     if (!CHECK_NAMED(strstr(text, line) != NULL, line))
         fprintf(stderr, "seen: %s\n", text);
-    return (double)iso_wait_now_ns() / 1e9 - begun;
+    return (double)iso_clock_now_ns() / 1e9 - begun;
 }
 
 /* Another PE of the node has claimed the report and does not end it. */
 static void check_dead_claim(void)
 {
     struct report_claim *claim = &ISO->control->claim;
-    __atomic_store_n(&claim->begun_ns, iso_wait_now_ns(), __ATOMIC_RELAXED);
+    __atomic_store_n(&claim->begun_ns, iso_clock_now_ns(), __ATOMIC_RELAXED);
     CHECK_NAMED(check_report(&cases[0]) > 1.5, "the claim of a PE that may live is respected");
     CHECK_NAMED(check_report(&cases[0]) < 1.5, "the next report comes at once");
 }
@@ -94,11 +94,11 @@ static void check_covered(void)
 {
     struct wait wait = ISO_WAIT("covered", -1, job.word, 1);
     struct report_claim *claim = &ISO->control->claim;
-    wait.since_ns = wait.shown_ns = iso_wait_now_ns();
+    wait.since_ns = wait.shown_ns = iso_clock_now_ns();
     uint64_t later = wait.shown_ns + 1;
     __atomic_store_n(&claim->begun_ns, later, __ATOMIC_RELAXED);
     __atomic_store_n(&claim->done_ns, later, __ATOMIC_RELAXED);
-    iso_report_wait(&wait, iso_wait_now_ns());
+    iso_report_wait(&wait, iso_clock_now_ns());
     CHECK(wait.reported);
     CHECK_EQ(__atomic_load_n(&claim->begun_ns, __ATOMIC_RELAXED), later);
 }

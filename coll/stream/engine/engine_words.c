@@ -132,7 +132,7 @@ static void look(struct engine_words *w, bool stop, uint64_t waited_ns)
 
 void iso_words_watch(struct engine_words *w, bool stop, uint64_t deadline_ns)
 {
-    uint64_t told = __atomic_load_n(w->told, __ATOMIC_ACQUIRE), now = iso_wait_now_ns(); /* pairs with tell */
+    uint64_t told = __atomic_load_n(w->told, __ATOMIC_ACQUIRE), now = iso_clock_now_ns(); /* pairs with tell */
     if (told != w->seen) {
         w->seen = told;
         w->since_ns = now;

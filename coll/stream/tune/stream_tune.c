@@ -204,13 +204,13 @@ static int check_options(const struct trials *s, const struct trial *r)
 static uint64_t sample(const struct trials *s, const struct trial *r, shmemx_graph_t graph)
 {
     iso_barrier_sync(s->c.call.team, call);
-    uint64_t begin = iso_wait_now_ns();
+    uint64_t begin = iso_clock_now_ns();
     if (graph != NULL)
         need(pshmemx_graph_launch(graph, s->t->stream), "the launch of a graph");
     else
         enqueue_round(s, r, 1);
     synchronize(s);
-    uint64_t ns = iso_wait_now_ns() - begin;
+    uint64_t ns = iso_clock_now_ns() - begin;
     return ~iso_agree_min(s->c.call.team, ~ns, call); /* the most */
 }
 

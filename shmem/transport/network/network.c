@@ -139,7 +139,7 @@ bool iso_network_pause(struct network *n, struct wait *wait, uint64_t seen)
 
 void iso_network_end_wait(struct network *n, struct wait *wait)
 {
-    uint64_t ns = wait->since_ns != 0 ? iso_wait_now_ns() - wait->since_ns : 0;
+    uint64_t ns = wait->since_ns != 0 ? iso_clock_now_ns() - wait->since_ns : 0;
     if (ns > 0) {
         iso_network_add(&n->counts.waits, 1);
         iso_network_add(&n->counts.waited_ns, ns);
@@ -170,7 +170,7 @@ void iso_network_count(const struct network *n, struct transport_counts *sum)
 
 bool iso_network_watches(struct network *n)
 {
-    uint64_t now = iso_wait_now_ns();
+    uint64_t now = iso_clock_now_ns();
     if (n->lost || iso_network_ended(n) || now - n->watched_ns < NETWORK_WATCH_NS)
         return false;
     n->watched_ns = now;

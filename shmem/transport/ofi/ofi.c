@@ -184,7 +184,7 @@ static uint64_t ofi_look_for_work(void)
     iso_ofi_lock(o);
     o->asleep = false;
     iso_ofi_watch(o);
-    if (iso_network_is_busy(&o->net, iso_wait_now_ns(), NETWORK_BUSY_POLLS)) {
+    if (iso_network_is_busy(&o->net, iso_clock_now_ns(), NETWORK_BUSY_POLLS)) {
         o->net.busy_looks = o->counts.completions + o->received == o->looked_events ? o->net.busy_looks + 1 : 0;
         o->looked_events = o->counts.completions + o->received;
         next_ns = o->net.busy_looks < IDLE_LOOKS ? next_ns : (uint64_t)IDLE_NS;

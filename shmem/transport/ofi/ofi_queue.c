@@ -194,7 +194,7 @@ void iso_ofi_submit(struct ofi *o, struct ofi_op *op)
         (void)!write(o->net.wake, &one, sizeof one);
     }
     if (ISO_UNLIKELY(peer->first_ns == 0))
-        peer->first_ns = iso_wait_now_ns();
+        peer->first_ns = iso_clock_now_ns();
     if (peer->first_op == NULL && post(o, op))
         return;
     o->counts.blocked++;
@@ -710,7 +710,7 @@ void iso_ofi_wait(struct ofi *o, struct ofi_queue *q, uint64_t asked, uint64_t m
 void iso_ofi_watch(struct ofi *o)
 {
     double limit_s = ISO->env->boot_timeout;
-    uint64_t now = iso_wait_now_ns();
+    uint64_t now = iso_clock_now_ns();
     char ends[OFI_ENDS_BYTES];
     if (limit_s <= 0 || !iso_network_watches(&o->net))
         return;

@@ -179,7 +179,7 @@ static uint32_t make_psn(void)
 {
     uint32_t psn = 0;
     if (getrandom(&psn, sizeof psn, 0) != sizeof psn)
-        psn = (uint32_t)iso_wait_now_ns();
+        psn = (uint32_t)iso_clock_now_ns();
     return psn & 0xffffff;
 }
 
@@ -361,7 +361,7 @@ static bool verbs_rest(uint64_t ns)
 static uint64_t verbs_look_for_work(void)
 {
     struct verbs *v = ISO->verbs;
-    uint64_t now = iso_wait_now_ns(), next_ns = 0;
+    uint64_t now = iso_clock_now_ns(), next_ns = 0;
     iso_verbs_lock(v);
     if (iso_network_is_busy(&v->net, now, v->port.software ? 1 : NETWORK_BUSY_POLLS)) {
         watch_events(v);
