@@ -93,8 +93,7 @@ void iso_flights_write(const struct flights *flights, FILE *out); /* as JSON, a 
 /* At the report of a wait: compares the PEs of the node, writes their files where SHMEM_FLIGHT asks for them, and
  * compares all files of the job then. */
 void iso_flight_report(void);
-/* Writes the files of this PE, or of all of its node; no-op without SHMEM_FLIGHT. `why`: a sentence. */
-enum flight_whose { FLIGHT_OWN, FLIGHT_NODE };
+/* Writes the last calls to files; no-op without SHMEM_FLIGHT. `why`: a sentence. */
 void iso_flight_record(enum flight_whose whose, const char *why);
 
 #endif

@@ -349,9 +349,6 @@ static void tell_exit(const struct end_cause *cause)
     iso_channel_tell_exit(cause);
 }
 
-static void record_node(const char *why) { iso_flight_record(FLIGHT_NODE, why); }
-static void record_own(const char *why) { iso_flight_record(FLIGHT_OWN, why); }
-
 /* Peers end at their next wait; local ones that do not wait within the grace are asked by SIGTERM, since there may be
  * no launcher that would do it. */
 static void end_stragglers(void)
@@ -382,8 +379,7 @@ int iso_pe_start(struct row **rows)
     if (*rows == NULL)
         return no_memory();
     self->at_end.tell_peers = tell_exit;
-    self->at_end.record = record_node;
-    self->at_end.hear = record_own;
+    self->at_end.record = iso_flight_record;
     self->at_end.end_peers = end_stragglers;
     self->above.progress = iso_transport_progress;
     self->above.rest = iso_transport_rest;

@@ -23,10 +23,10 @@ static void stop_kernels(void)
         ISO->at_end.stop_kernels();
 }
 
-static void record(void (*record_calls)(const char *why), const char *why)
+static void record(enum flight_whose whose, const char *why)
 {
-    if (record_calls != NULL && ISO->life == LIFE_RUNNING)
-        record_calls(why);
+    if (ISO->at_end.record != NULL && ISO->life == LIFE_RUNNING)
+        ISO->at_end.record(whose, why);
 }
 
 static void tell_peers(const struct end_cause *cause)
@@ -175,7 +175,7 @@ static void break_here(const struct end_cause *cause, bool told)
 {
     if (!claim(cause, told))
         return;
-    record(ISO->at_end.record, cause->why);
+    record(FLIGHT_NODE, cause->why);
     iso_job_claimed();
     iso_job_tell();
 }
@@ -189,7 +189,7 @@ void iso_job_hear(const struct end_cause *cause)
         return;
     }
     if (!iso_is_aborting(ISO)) {
-        record(ISO->at_end.hear, cause->why);
+        record(FLIGHT_OWN, cause->why); /* another PE has begun the end */
         run_handler(cause->why);
     }
     __atomic_store_n(&ISO->aborting, true, __ATOMIC_RELAXED);
@@ -207,7 +207,7 @@ _Noreturn static void end_job(const struct end_cause *cause, const char *sentenc
     if (!iso_is_aborting(self) && self->life != LIFE_CHILD) {
         __atomic_store_n(&self->aborting, true, __ATOMIC_RELAXED);
         if (sentence != NULL) /* else shmem_global_exit, which is no error */
-            record(self->at_end.record, sentence);
+            record(FLIGHT_NODE, sentence);
         if (sentence != NULL)
             run_handler(sentence);
         stop_kernels();

@@ -20,14 +20,16 @@ struct end_cause {
     char why[256]; /* a sentence that reads alike on every PE */
 };
 
+/* The calls of this PE, or those of all PEs of its node. */
+enum flight_whose { FLIGHT_OWN, FLIGHT_NODE };
+
 /* What the end of the job asks of parts above this file. A part sets its hooks in ISO->at_end when it starts; they stay
  * callable after it has stopped. NULL: nothing to do. */
 struct end_hooks {
     void (*stop_kernels)(void);                        /* proxy.c */
     void (*lose_pe)(int pe);                           /* likewise: kernels learn that this PE is gone */
     void (*tell_peers)(const struct end_cause *cause); /* pe.c: they end or break at their next wait, or by SIGTERM */
-    void (*record)(const char *why); /* pe.c: the last calls go to files, where SHMEM_FLIGHT asks for them */
-    void (*hear)(const char *why);   /* likewise, where another PE has begun the end */
+    void (*record)(enum flight_whose whose, const char *why); /* iso_flight_record */
     void (*end_peers)(void); /* pe.c: the last resort without a launcher: SIGTERM for local peers after a grace */
 };
 
