@@ -57,8 +57,6 @@ struct host_call {
 static unsigned host_call_is(const struct host_call *h, unsigned what) { return call_is(h->call, what); }
 static bool is_root(const struct host_call *h) { return h->c.me == h->coll->root; }
 
-static bool is_scaled(const shmemx_coll_t *coll) { return iso_call_ops[coll->op].scaling != ISOD_SCALING_NONE; }
-
 /* ---- checks ---- */
 
 /* The host cannot load from device memory, except on the CPU device. */
@@ -112,17 +110,6 @@ static bool is_of_pairs(const struct host_call *h)
 }
 enum { PAIR_SENDS = 1, PAIR_EXPECTS = 2 }; /* a permute, in place of the root */
 
-static struct slot_word word_for(const struct host_call *h, int m)
-{
-    const shmemx_coll_t *coll = h->coll;
-    struct slot_word word = h->word;
-    if (coll->host_blocks != NULL)
-        word.amount = coll->host_blocks->receive_bytes[m];
-    else
-        word.call |= (uint64_t)((coll->to == m ? PAIR_SENDS : 0) | (coll->from == m ? PAIR_EXPECTS : 0)) << WORD_ROOT;
-    return word;
-}
-
 /* Takes out what concerns this pair, and compares it. Members outside the pair do not know of a difference, so the call
  * goes on. */
 static void compare_pair(struct host_call *h, int m, struct slot_word *theirs)
@@ -169,7 +156,13 @@ static bool has_its_word(const struct host_call *h)
 static void set_flag(struct host_call *h, int to)
 {
     if (has_its_word(h)) {
-        struct slot_word word = is_of_pairs(h) ? word_for(h, to) : h->word;
+        const shmemx_coll_t *coll = h->coll;
+        struct slot_word word = h->word;
+        if (coll->host_blocks != NULL)
+            word.amount = coll->host_blocks->receive_bytes[to];
+        else if (coll->kind == SHMEMX_PERMUTE)
+            word.call |= (uint64_t)((coll->to == to ? PAIR_SENDS : 0) | (coll->from == to ? PAIR_EXPECTS : 0))
+                         << WORD_ROOT;
         coll_word_put(&h->c, to, &word);
     }
     coll_flag_set(&h->c, to);
@@ -541,7 +534,7 @@ static void combine(struct host_call *h, char *to, const char *own, size_t bytes
             else if (operand != (const void *)&sum)
                 memcpy(&sum, operand, nelems * h->call->elem_bytes);
         }
-        if (is_scaled(h->coll))
+        if (iso_call_ops[h->coll->op].scaling != ISOD_SCALING_NONE)
             scale(h, &sum, nelems);
         narrow(h, to + at, &sum, nelems);
     }
@@ -766,15 +759,6 @@ static void move_splits(struct host_call *h)
 
 #define SYNC_MEMBERS 8 /* of a synchronisation by one piece; more by the barrier of the table, without a word */
 
-/* A piece without data, for the words and the flags. */
-static void move_nothing_on_host(struct host_call *h)
-{
-    begin_piece(h);
-    for (int i = 1; i < h->c.n; i++)
-        set_flag(h, coll_other(&h->c, i));
-    (void)have_come(h);
-}
-
 static int run_on_host(struct host_call *h)
 {
     int kind = h->coll->kind;
@@ -784,20 +768,24 @@ static int run_on_host(struct host_call *h)
     h->has_word = h->c.n > 1 && (ISO->debug || (coll_is_direct(&h->c) && (!syncs || h->c.n <= SYNC_MEMBERS)));
     if (syncs && !h->has_word)
         return iso_barrier_sync(h->c.team, CALL);
-    if (kind == SHMEMX_ALLTOALLV)
+    if (kind == SHMEMX_ALLTOALLV) {
         move_blocks(h);
-    else if (syncs || (h->call->block == 0 && ISO->debug))
-        move_nothing_on_host(h);
-    else if (h->call->block == 0)
+    } else if (syncs || (h->call->block == 0 && ISO->debug)) { /* a piece without data, for the words and the flags */
+        begin_piece(h);
+        for (int i = 1; i < h->c.n; i++)
+            set_flag(h, coll_other(&h->c, i));
+        (void)have_come(h);
+    } else if (h->call->block == 0) {
         return 0;
-    else if (h->coll->splits != NULL)
+    } else if (h->coll->splits != NULL) {
         move_splits(h);
-    else if (kind == SHMEMX_ALLREDUCE || kind == SHMEMX_REDUCE)
+    } else if (kind == SHMEMX_ALLREDUCE || kind == SHMEMX_REDUCE) {
         reduce_all(h);
-    else if (kind == SHMEMX_REDUCESCATTER)
+    } else if (kind == SHMEMX_REDUCESCATTER) {
         reduce_scatter(h);
-    else
+    } else {
         move_data(h);
+    }
     return h->rc != 0 ? h->rc : h->differs ? -EIO : iso_slot_rc(h->c.slot, CALL);
 }
 

@@ -147,13 +147,6 @@ void iso_stream_ranges_forget(struct device *d, const struct team *team)
 
 /* ---- the call ---- */
 
-static char *near_member(const struct team *team, uint64_t place, int member)
-{
-    const struct segment *s = iso_segment_of_place(place);
-    char *base = s != NULL ? iso_handle_near(s, team->world_of[member]) : NULL;
-    return base != NULL ? base + (place & (((uint64_t)1 << ISOD_PLACE_BITS) - 1)) : NULL;
-}
-
 struct stream_range *iso_stream_range_make(struct team *members, void *address, size_t bytes, const char *who)
 {
     struct stream_range *range = create(members, (char *)address, bytes);
@@ -166,8 +159,12 @@ struct stream_range *iso_stream_range_make(struct team *members, void *address, 
         iso_stream_range_drop(range);
         return NULL;
     }
-    for (int i = 0; i < members->n_pes && bytes != 0; i++)
-        range->near[i] = near_member(members, range->places[i], i);
+    for (int i = 0; i < members->n_pes && bytes != 0; i++) {
+        const struct segment *s = iso_segment_of_place(range->places[i]);
+        char *base = s != NULL ? iso_handle_near(s, members->world_of[i]) : NULL;
+        if (base != NULL)
+            range->near[i] = base + (range->places[i] & (((uint64_t)1 << ISOD_PLACE_BITS) - 1));
+    }
     return range;
 }
 

@@ -78,13 +78,6 @@ static int keep_contents(struct device *d, struct suspension *s)
     return 0;
 }
 
-static void bring_contents(const struct suspension *s)
-{
-    char *base = part(0)->base;
-    for (size_t i = 0; i < s->n_ranges; i++)
-        iso_agent_move(base + s->ranges[i].at, AGENT_DEVICE, s->ranges[i].bytes, AGENT_HOST, s->ranges[i].len);
-}
-
 static void forget_suspension(struct suspension *s)
 {
     if (s == NULL)
@@ -160,7 +153,8 @@ static void end_suspension(struct device *d)
     struct suspension *s = d->suspension;
     for (int i = 0; i < PARTS; i++)
         __atomic_store_n(&part(i)->limit, s->limits[i], __ATOMIC_RELAXED);
-    bring_contents(s);
+    for (size_t i = 0; i < s->n_ranges; i++)
+        iso_agent_move(part(0)->base + s->ranges[i].at, AGENT_DEVICE, s->ranges[i].bytes, AGENT_HOST, s->ranges[i].len);
     __atomic_store_n(&d->suspension, NULL, __ATOMIC_RELEASE); /* pairs with iso_device_is_suspended */
     forget_suspension(s);
 }

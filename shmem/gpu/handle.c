@@ -97,22 +97,17 @@ char *iso_handle_near(const struct segment *s, int pe)
     return iso_segment_reach(s, pe);
 }
 
-static size_t segment_extent(const struct device *d, const struct segment *s)
-{
-    if (s->kind == SEGMENT_DEVICE)
-        return d->heap_bytes;
-    return s->kind == SEGMENT_HEAP ? s->len : s->limit; /* objects come and go; unusable segments have limit 0 */
-}
-
 static void add_handle_segment(struct device *d, const struct segment *s)
 {
     struct handles *t = d->handles;
-    size_t row = (size_t)s->number * (size_t)ISO->n_pes, len = segment_extent(d, s);
+    size_t row = (size_t)s->number * (size_t)ISO->n_pes;
     struct isod_segment *to = &t->image->segments[s->number];
     if (s->base == NULL || s->limit == 0)
         return;
     to->base = s->base;
-    to->len = len;
+    to->len = s->kind == SEGMENT_DEVICE ? d->heap_bytes
+              : s->kind == SEGMENT_HEAP ? s->len
+                                        : s->limit; /* objects come and go */
     to->peers = t->peers_on_device + row;
     for (int pe = 0; pe < ISO->n_pes; pe++)
         t->peers[row + (size_t)pe] = iso_handle_near(s, pe);

@@ -109,11 +109,6 @@ static struct place place_of(const struct isod_entry *e, uint64_t bytes, const c
     return iso_place((const void *)(uintptr_t)e->addr, (size_t)bytes, e->pe, call_of(e), arg);
 }
 
-static bool is_word(const struct place *to, uint64_t bytes)
-{
-    return bytes <= 8 && (bytes & (bytes - 1)) == 0 && ((uintptr_t)to->addr & (bytes - 1)) == 0;
-}
-
 static uint64_t atomic_at(struct proxy *p, struct place at, struct amo op, const char *call)
 {
     if (at.cpu == NULL)
@@ -136,7 +131,9 @@ static void put(struct proxy *p, const struct isod_entry *e, const void *source,
 {
     struct place to = place_of(e, bytes, "dest");
     bool line = e->kind == ISOD_RING_INLINE && bytes == 2 * sizeof(uint64_t);
-    bool word = to.segment != NULL && e->kind != ISOD_RING_DIRECT && is_word(&to, line ? 8 : bytes);
+    uint64_t most = line ? sizeof(uint64_t) : bytes;
+    bool word = most <= sizeof(uint64_t) && (most & (most - 1)) == 0 && ((uintptr_t)to.addr & (most - 1)) == 0;
+    word = word && to.segment != NULL && e->kind != ISOD_RING_DIRECT;
     word = word && (to.cpu != NULL || (bytes >= 4 && to.segment->on_device));
     if (word && line) {
         put_word(p, to, source, 8, call_of(e));
@@ -200,26 +197,15 @@ static void proxy_send_signal(struct proxy *p, const struct isod_entry *e)
         iso_far_signal(&p->ctx, at, e->word[0], (int)e->op, call_of(e));
 }
 
-/* For a PE that is gone: nothing is done. Its memory may never have been mapped here. */
-static bool names_gone(const struct proxy *p, const struct isod_entry *e)
-{
-    return e->pe >= 0 && e->pe < ISO->n_pes &&
-           __atomic_load_n(&ISOD_GONE(p->host)[e->pe], __ATOMIC_RELAXED) != 0; /* pairs with lose_pe */
-}
-
-static uint64_t entry_bytes(const struct isod_entry *e)
-{
-    bool moves = e->kind == ISOD_RING_STAGED || e->kind == ISOD_RING_DIRECT || e->kind == ISOD_RING_GET_STAGED ||
-                 e->kind == ISOD_RING_GET_DIRECT;
-    return moves ? e->word[1] : e->kind == ISOD_RING_SIGNAL ? 8 : e->bytes;
-}
-
 static void execute(struct proxy *p, struct served *s, const struct isod_entry *e, uint64_t *result)
 {
     char *stage = s->stages + e->word[0] % ISOD_RING_STAGES * ISOD_RING_STAGE_BYTES;
     __atomic_store_n(&p->kind, (int32_t)e->kind, __ATOMIC_RELAXED);
     __atomic_store_n(&p->pe, e->pe, __ATOMIC_RELAXED);
-    struct profile_span span = iso_profile_enter(PROFILE_PROXY, call_of(e), entry_bytes(e));
+    bool moves = e->kind == ISOD_RING_STAGED || e->kind == ISOD_RING_DIRECT || e->kind == ISOD_RING_GET_STAGED ||
+                 e->kind == ISOD_RING_GET_DIRECT;
+    uint64_t bytes = moves ? e->word[1] : e->kind == ISOD_RING_SIGNAL ? 8 : e->bytes;
+    struct profile_span span = iso_profile_enter(PROFILE_PROXY, call_of(e), bytes);
     span.pe = e->pe;
     span.key = e->addr;
     span.more = span.bytes;
@@ -271,7 +257,10 @@ static unsigned serve_ring(struct proxy *p, struct served *s)
         if (__atomic_load_n(&e->seq, __ATOMIC_ACQUIRE) != s->next + 1)
             break;
         uint64_t *result = &s->results[s->next % ISOD_RING_ENTRIES];
-        if (ISO_UNLIKELY(__atomic_load_n(&p->host->abort, __ATOMIC_RELAXED) == ISOD_ABORT_DEATH) && names_gone(p, e))
+        bool is_pe = e->pe >= 0 && e->pe < ISO->n_pes;
+        if (ISO_UNLIKELY(__atomic_load_n(&p->host->abort, __ATOMIC_RELAXED) == ISOD_ABORT_DEATH) && is_pe &&
+            __atomic_load_n(&ISOD_GONE(p->host)[e->pe], __ATOMIC_RELAXED) != 0) /* pairs with lose_pe */
+            /* Nothing is done for a PE that is gone: its memory may never have been mapped here. */
             __atomic_store_n(result, 0, __ATOMIC_RELAXED);
         else
             execute(p, s, e, result);

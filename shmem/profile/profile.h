@@ -151,14 +151,10 @@ void iso_profile_sum(struct profile_sums *sum);
 void iso_profile_add_row(struct profile_row sums[PROFILE_ROWS], const struct profile_row *row); /* has a name */
 const char *iso_profile_team_name(int index); /* "world", "shared", "slot 2", .. "slot 15 and above" */
 
-/* NULL: it has none yet, or nothing is counted. */
-ISO_INLINE struct profile_block *iso_profile_block_of_thread(void)
-{
-    return ISO_LIKELY(iso_profile_mine.life == ISO->profile_life) ? iso_profile_mine.block : NULL;
-}
 ISO_INLINE struct profile_block *iso_profile_block(void)
 {
-    struct profile_block *block = iso_profile_block_of_thread();
+    struct profile_block *block =
+        ISO_LIKELY(iso_profile_mine.life == ISO->profile_life) ? iso_profile_mine.block : NULL;
     return ISO_LIKELY(block != NULL) ? block : iso_profile_take_block();
 }
 

@@ -279,12 +279,6 @@ static uint64_t padding(const struct block *b, uint64_t align)
     return (align - (b->offset & (align - 1))) & (align - 1);
 }
 
-static bool fits_block(const struct block *b, uint64_t align, uint64_t size)
-{
-    uint64_t pad = padding(b, align);
-    return pad <= b->size && size <= b->size - pad;
-}
-
 /* The first of the `most` smallest free blocks that can hold the request. */
 static uint32_t search(const struct alloc *a, uint64_t align, uint64_t size, uint64_t most)
 {
@@ -292,7 +286,9 @@ static uint32_t search(const struct alloc *a, uint64_t align, uint64_t size, uin
         for (uint32_t i = a->bins[bin]; i != NIL; i = a->blocks[i].links[BIN_AFTER], most--) {
             if (most == 0)
                 return NIL;
-            if (fits_block(&a->blocks[i], align, size))
+            const struct block *b = &a->blocks[i];
+            uint64_t pad = padding(b, align);
+            if (pad <= b->size && size <= b->size - pad)
                 return i;
         }
     return NIL;
@@ -348,12 +344,6 @@ static int place(struct alloc *a, uint32_t index, uint64_t pad, uint64_t request
     a->objects++;
     *offset = (size_t)a->blocks[index].offset;
     return 0;
-}
-
-static int get_block(struct alloc *a, uint64_t align, uint64_t requested, size_t *offset)
-{
-    uint32_t index = pick_block(a, align, round_to_unit(requested));
-    return index == NIL ? -ENOSPC : place(a, index, padding(&a->blocks[index], align), requested, offset);
 }
 
 /* The free block that holds the first place at or above `from`; NIL: there is no such place. */
@@ -430,7 +420,8 @@ int iso_alloc_get(struct alloc *a, size_t align, size_t size, size_t *offset)
     if (size > a->cap) /* also: nothing wraps around after this */
         return -ENOSPC;
     pthread_mutex_lock(&a->lock);
-    int rc = get_block(a, align, size, offset);
+    uint32_t index = pick_block(a, align, round_to_unit(size));
+    int rc = index == NIL ? -ENOSPC : place(a, index, padding(&a->blocks[index], align), size, offset);
     pthread_mutex_unlock(&a->lock);
     return rc;
 }

@@ -155,21 +155,18 @@ static int launch_group(struct stream_call *const *calls, struct isod_batch *b)
     return 1;
 }
 
-/* By what all members have alike: a stream is this PE's own. */
-static bool is_small(const struct stream_call *c)
-{
-    const shmemx_coll_t *coll = c->call.coll;
-    return (coll->kind == SHMEMX_FCOLLECT || coll->kind == SHMEMX_ALLTOALL) && coll->engines == 0 &&
-           coll->splits == NULL && c->args.bytes > 0 && c->args.bytes <= c->facts.inbox_bytes;
-}
 static bool is_captured(const struct stream_call *c)
 {
     return iso_gpu_stream_is_capturing(c->device->gpu, c->stream);
 }
-/* Members capture these kinds alike. No stream waits from within a capture for one outside of it. */
+/* By what all members have alike: a stream is this PE's own. Members capture these kinds alike. No stream waits from
+ * within a capture for one outside of it. */
 static bool fits(const struct stream_call *c, const struct stream_call *first)
 {
-    return is_small(c) && (c->stream == first->stream || is_captured(c) == is_captured(first));
+    const shmemx_coll_t *coll = c->call.coll;
+    bool moves = (coll->kind == SHMEMX_FCOLLECT || coll->kind == SHMEMX_ALLTOALL) && coll->engines == 0;
+    return moves && coll->splits == NULL && c->args.bytes > 0 && c->args.bytes <= c->facts.inbox_bytes &&
+           (c->stream == first->stream || is_captured(c) == is_captured(first));
 }
 
 /* The call, and with it those behind that may go with it: up to the next call of its slot that may not. */

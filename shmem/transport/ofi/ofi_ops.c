@@ -122,14 +122,6 @@ void iso_ofi_send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, con
     send(o, q, m, (struct ofi_ends){data, into}, false);
 }
 
-/* A put and its signal, in one message of the provider where nothing comes between. */
-static void send_both(struct ofi *o, struct ofi_queue *q, struct ofi_message *put, const void *data,
-                       struct ofi_message *signal)
-{
-    send(o, q, put, (struct ofi_ends){data, NULL}, true);
-    send(o, q, signal, (struct ofi_ends){NULL, NULL}, false);
-}
-
 /* Asks for an answer to the queue's first `asked` messages, where none is on its way; gives up the lock meanwhile. */
 static void flush_queue(struct ofi *o, struct ofi_queue *q, uint64_t asked)
 {
@@ -412,10 +404,12 @@ void iso_ofi_put_signal(struct ctx *ctx, const struct far_message *message, cons
         iso_ofi_wait(m.o, m.q, 0, m.q->moves.made, "put_signal");
     signal.haste = (uint16_t)haste_of(m.o, ctx, m.q);
     struct ofi_message put = {.type = OFI_PUT, .addr = m.remote, .len = (uint32_t)m.len, .haste = signal.haste};
-    if (both)
-        send_both(m.o, m.q, &put, m.local, &signal);
-    else
+    if (both) { /* in one message of the provider where nothing comes between */
+        send(m.o, m.q, &put, (struct ofi_ends){m.local, NULL}, true);
+        send(m.o, m.q, &signal, (struct ofi_ends){NULL, NULL}, false);
+    } else {
         iso_ofi_send(m.o, m.q, &signal, NULL, NULL);
+    }
     iso_ofi_unlock(m.o);
 }
 
