@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RETRY_MS_FIRST = 2, RETRY_MS_LAST = 200, ATTEMPT_S = 5 };
+enum { RETRY_US_FIRST = 50, RETRY_US_LAST = 200000, ATTEMPT_S = 5 }; /* a peer that is about to listen takes 100 us */
 
 /* ---- addresses ---- */
 
@@ -175,7 +175,7 @@ int iso_tcp_local(int fd, struct tcp_address *address)
 int iso_tcp_connect(const struct tcp_address *address, int64_t deadline, int *last)
 {
     *last = -ETIMEDOUT;
-    for (int wait_ms = RETRY_MS_FIRST;; wait_ms = wait_ms * 2 > RETRY_MS_LAST ? RETRY_MS_LAST : wait_ms * 2) {
+    for (int wait_us = RETRY_US_FIRST;; wait_us = wait_us * 2 > RETRY_US_LAST ? RETRY_US_LAST : wait_us * 2) {
         int64_t attempt = iso_deadline_in(ATTEMPT_S);
         int fd = iso_tcp_connect_begin(address);
         int rc = fd < 0 ? fd : iso_tcp_wait(fd, POLLOUT, attempt < deadline ? attempt : deadline);
@@ -194,8 +194,8 @@ int iso_tcp_connect(const struct tcp_address *address, int64_t deadline, int *la
         int left = iso_deadline_poll_ms(deadline);
         if (left == 0)
             return -ETIMEDOUT;
-        int ms = left > 0 && left < wait_ms ? left : wait_ms;
-        (void)nanosleep(&(struct timespec){.tv_nsec = (long)ms * 1000000}, NULL);
+        long us = left > 0 && left < wait_us / 1000 ? left * 1000L : wait_us;
+        (void)nanosleep(&(struct timespec){.tv_nsec = us * 1000}, NULL);
     }
 }
 
