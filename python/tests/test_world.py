@@ -216,13 +216,18 @@ def all_live_and_part():
             group_sum(group, [0, 1])
 
 
-def test_ranks_without_a_dead_one_go_on():
+def check_survivors(function, size, dead):
+    """Ranks `dead` of `size` end in a function of this file, and the others come to its end."""
     body = (f"sys.path.insert(0, {os.path.dirname(os.path.abspath(__file__))!r})\n"
-            "from test_world import dies_and_goes_on\n"
-            "dies_and_goes_on()\n"
+            f"from test_world import {function.__name__}\n"
+            f"{function.__name__}()\n"
             "print('went on')\n")
-    said = [process.communicate(timeout=LIMIT_SECONDS) for process in start_ranks(body, 5)]
-    assert [out for out, _ in said] == ["went on\n", "", "went on\n", "", "went on\n"], said
+    said = [process.communicate(timeout=LIMIT_SECONDS) for process in start_ranks(body, size)]
+    assert [out for out, _ in said] == ["" if rank in dead else "went on\n" for rank in range(size)], said
+
+
+def test_ranks_without_a_dead_one_go_on():
+    check_survivors(dies_and_goes_on, 5, dead=(1, 3))
 
 
 def test_ranks_part_without_a_death(ranks):
@@ -288,12 +293,7 @@ def goes_on_in_its_group():
 
 
 def test_survivors_go_on_in_the_same_group():
-    body = (f"sys.path.insert(0, {os.path.dirname(os.path.abspath(__file__))!r})\n"
-            "from test_world import goes_on_in_its_group\n"
-            "goes_on_in_its_group()\n"
-            "print('went on')\n")
-    said = [process.communicate(timeout=LIMIT_SECONDS) for process in start_ranks(body, 5)]
-    assert [out for out, _ in said] == ["went on\n", "", "went on\n", "", "went on\n"], said
+    check_survivors(goes_on_in_its_group, 5, dead=(1, 3))
 
 
 def other_members():
