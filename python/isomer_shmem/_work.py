@@ -5,6 +5,7 @@ A group's calls run one after the other: by the caller when nothing is under way
 not wait for other members; else by the group's own thread, or by the thread that waits for the call, whichever comes
 first. So all members have one order, whatever their threads do.
 """
+import _thread
 import collections
 import os
 import threading
@@ -158,17 +159,17 @@ class Watch:
     PERIOD_SECONDS = 0.25
 
     def __init__(self):
-        self._sequences, self._thread, self._pid = (), None, None
+        self._sequences, self._runs, self._pid = (), False, None
         self._lock = threading.Lock()
 
     def add(self, sequence):
         if self._pid != os.getpid():
-            self._sequences, self._thread, self._pid, self._lock = (), None, os.getpid(), threading.Lock()
+            self._sequences, self._runs, self._pid, self._lock = (), False, os.getpid(), threading.Lock()
         with self._lock:
             self._sequences += (sequence,)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="isomer-watch", daemon=True)
-                self._thread.start()
+            if not self._runs:
+                self._runs = True
+                _thread.start_new_thread(self._run, ())  # a threading.Thread's start waits for the thread
 
     def remove(self, sequence):
         with self._lock:
