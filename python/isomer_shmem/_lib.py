@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Finds and loads libisomer.so and declares its structs and calls.
 
-load() does it once, when the first group is made. The import of this file loads nothing. Each call is looked up, and
-each struct is compared with the library's own size. So a library of another version is refused with a sentence instead
-of being called wrongly.
+load() does it once, when the first group is made. The import of this file loads nothing. Each struct is compared with
+the library's own size, so a library of another version is refused with a sentence instead of being called wrongly.
 """
 import ctypes
+import functools
 import os
 import struct
 import warnings
@@ -197,15 +197,29 @@ def load():
     if _library is None:
         library = _open()
         _check_version(library)
-        _declare(library)  # first: a call that is missing is named, whatever structs it has
         _check_structs(library)
         _library = library
     return _library
 
 
+class Library(ctypes.CDLL):
+    """Each call gets its types when it is first named: all of them would take as long as the loading of the file."""
+
+    def __getattr__(self, name):
+        if name not in CALLS:
+            return super().__getattr__(name)
+        try:
+            call = super().__getattr__(name)
+        except AttributeError:
+            raise IsomerError(f"{self._name} has no {name}, which this package calls: install the package and the library "
+                              "of one version") from None
+        call.restype, call.argtypes = CALLS[name]
+        return call
+
+
 def _open():
     try:
-        return ctypes.CDLL(chosen())
+        return Library(chosen())
     except OSError as error:
         raise IsomerError(f"libisomer.so cannot be loaded ({error}); set ISOMER_LIB to the file, or install what is "
                           "missing where the loader looks") from None
@@ -227,20 +241,13 @@ def _check_structs(library):
     for name, struct in STRUCTS.items():
         there, here = library.shmemx_struct_bytes(name.encode()), ctypes.sizeof(struct)
         if there != here:
+            for call in CALLS:  # one that is missing says more
+                getattr(library, call)
             raise IsomerError(f"{name} has {there} bytes in libisomer.so and {here} in this package: install the "
                               "package and the library of one version")
 
 
-def _declare(library):
-    for name, (result, arguments) in CALLS.items():
-        try:
-            call = getattr(library, name)
-        except AttributeError:
-            raise IsomerError(f"{library._name} has no {name}, which this package calls: install the package and the "
-                              "library of one version") from None
-        call.restype, call.argtypes = result, arguments
-
-
+@functools.cache
 def flavour():
     """Of the loaded library: "cpu", "cuda" or "hip"."""
     return text_of(load().shmemx_info_text).partition("GPU=")[2].partition(",")[0]
