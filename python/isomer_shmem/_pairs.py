@@ -20,6 +20,7 @@ from ._work import Sequence
 
 TAGS = 8  # 0 .. 7; larger ones are gloo's
 WORD = 8
+NOWHERE, FAR = 2 ** 64 - 1, 2 ** 64 - 2  # of a member's words: it has none, or not all members reach them
 SENT, RECEIVED = 0, 1
 TEAM_WORLD = 1
 ENTRIES, ENTRY_BYTES = 4, 64 << 10  # of a ring; one message takes several entries, at most all
@@ -42,15 +43,18 @@ class Pairs:
         self.lock, self.lease = threading.Lock(), None  # of the group that has the team now: a weak reference
         self.rings = {}  # of the file pool: by bytes
         self.at_one_place, self.has_room = set(), True  # the addresses of the rings' buffers; False: no more of these
+        self.place, self._of, self.is_near = NOWHERE, None, False
         nbytes = self.nbytes()[0]
-        own = world.check_address(world.lib.shmemx_local_malloc(nbytes, _lib.HOST_MEMORY))
+        own = world.lib.shmemx_local_malloc(nbytes, _lib.HOST_MEMORY)
+        self.refusal = None if own else world.last_error()  # no error here: the other members are in the team, too
+        if not own:
+            return
         memset(own, 0, nbytes)
         world.own_word = world.own_word or own
         offset = c_uint64()
         world.check(world.lib.shmemx_offset_of(own, byref(offset)))
-        self.place, self._of = offset.value, None
         # else another node's memory has no address here, and gloo does it all
-        self.is_near = all(self._address(pe, self.place) for pe in pes)
+        self.place = offset.value if all(self._address(pe, offset.value) for pe in pes) else FAR
 
     def _address(self, pe, place):
         """None where loads and stores do not reach it."""
@@ -61,8 +65,10 @@ class Pairs:
         return 2 * len(self.pes) * TAGS * WORD, len(self.channels) * (DATA_AT + SHORT_BYTES)
 
     def meet(self, places):
-        """Takes the places that the members have told."""
-        self._of = [self._address(pe, place) for pe, place in zip(self.pes, places)]
+        """Takes the places that the members have told. False: a member has no words."""
+        self.is_near = FAR not in places
+        self._of = [self._address(pe, place) for pe, place in zip(self.pes, places)] if self.is_near else None
+        return NOWHERE not in places
 
     def word(self, at, which, peer, tag):
         """In member `at`'s memory, written by `peer` alone."""

@@ -19,8 +19,10 @@ import time
 import traceback
 import uuid
 import weakref
-from ctypes import byref, c_int, c_uint64, c_void_p
+from ctypes import addressof, byref, c_int, c_uint64, c_void_p
+from datetime import timedelta
 
+import torch.distributed as dist
 from torch.distributed import PrefixStore
 
 from . import _lib, _work
@@ -28,7 +30,7 @@ from ._lib import IsomerError
 from ._pairs import TEAM_WORLD, Pairs
 
 FEW_QUEUES = 4
-EXIT_SECONDS = 10.0  # at the end of a program whose groups were not destroyed: how long other PEs are waited for
+EXIT_SECONDS = 10.0  # how long other PEs are waited for where one may not come: most of all at the end of a program
 
 _lock = threading.RLock()
 _world = None
@@ -322,13 +324,27 @@ class Lease:
             if channel.core.n > 1:
                 self.world.lib.shmemx_team_break(channel.core.lease.team, text)
 
+    def agree(self, seconds):
+        """Whether all members have what a group needs; they tell each other. An error when one has died, or has not come
+        within `seconds`. Collective."""
+        places, mine = (c_uint64 * len(self.pes))(), c_uint64(self.pairs.place)
+        call = _lib.Coll(kind=_lib.FCOLLECT, team=self.team, dest=addressof(places), source=addressof(mine), nelems=1,
+                         type=_lib.UINT64)
+        sequence = _work.Sequence(self.world.names(self.pes), self.abort_here, _work.Limit(seconds))
+        try:
+            sequence.run("start", lambda _: self.check_call(self.world.lib.shmemx_coll_on_host(byref(call))), [], None,
+                         False)
+        finally:
+            sequence.close(0)
+        return self.pairs.meet(list(places))
+
     def close(self, seconds, ends_job=True):
         """Gives the team back. The last lease ends the job, and waits up to `seconds` for the other PEs."""
         global _world
         with _lock:
             if self.team is None or os.getpid() != self.world.pid:
                 return
-            if self.broken is None:
+            if self.broken is None and self.pairs.refusal is None:
                 self.world.give_team(self.pes, self.tag, self.team, self.pairs)
             self.team = None
             self.world.alive.discard(self)
@@ -412,7 +428,8 @@ def _describe(rank, ranks):
     """This process as the other members must know it. Teams of exactly the members' PEs can be used again: this one tells
     which PEs it takes them for."""
     record = {"error": None, "world": None, "pe": rank, "pes": [], "free": [], "tag": uuid.uuid4().int >> 65,
-              "rank": ranks[rank], "members": ranks, "node": [os.uname().nodename, os.environ.get("SHMEM_NODE", "")]}
+              "rank": ranks[rank], "members": ranks, "node": [os.uname().nodename, os.environ.get("SHMEM_NODE", "")],
+              "one_slot": _has_few_queues()}
     try:
         _lib.load()
         if _world is not None:
@@ -442,9 +459,10 @@ def _take(records, rank):
     else:
         pes, tag = tuple(record["pe"] for record in records), detail
     try:
-        return Lease(_world, pes, tag, *_world.take_team(pes, tag)), None
+        lease = Lease(_world, pes, tag, *_world.take_team(pes, tag))
     except IsomerError as error:
         return None, str(error)
+    return lease, lease.pairs.refusal
 
 
 def keep_store(world, store):
@@ -468,15 +486,17 @@ def join(store, rank, ranks, timeout):
             _register_exit()
         except IsomerError as error:
             failure = str(error)
-        outcomes = exchange(store, "outcome", rank, size, timeout,
-                            {"failure": failure, "reason": reason, "is_near": lease is not None and lease.pairs.is_near,
-                             "words": lease.pairs.place if lease is not None else 0, "one_slot": _has_few_queues()})
+        try:  # by the team, which takes no round trips to the store
+            is_agreed = lease is not None and lease.agree(timeout.total_seconds())
+        except dist.DistBackendError as error:  # other members may have agreed, and tell no outcome
+            is_agreed, failure, timeout = False, str(error.__cause__), min(timeout, timedelta(seconds=EXIT_SECONDS))
+        if is_agreed:
+            lease.one_slot = any(record["one_slot"] for record in records)
+        else:
+            if lease is not None:
+                lease.close(0)
+            lease, reason = None, _why_not(store, rank, size, timeout, failure, reason)
         _last_store = None
-        lease, reason = _agreed(lease, outcomes)
-        if lease is not None:
-            lease.one_slot = any(outcome["one_slot"] for outcome in outcomes)
-            lease.pairs.is_near = all(outcome["is_near"] for outcome in outcomes)
-            lease.pairs.meet([outcome["words"] for outcome in outcomes])
         return lease, reason
 
 
@@ -520,18 +540,18 @@ def _leave_job():
     world.stop(0.0)
 
 
-def _agreed(lease, outcomes):
-    """The lease where all members have one."""
-    for what in ("failure", "reason"):
-        for member, outcome in enumerate(outcomes):
-            if outcome[what] is None:
-                continue
-            if lease is not None:
-                lease.close(0)
-            if what == "failure":
-                raise IsomerError(f"rank {member} of the group: {outcome[what]}")
-            return None, outcome[what]
-    return lease, None
+def _why_not(store, rank, size, timeout, failure, reason):
+    """Why the members have no team, of the lowest one that knows it; raises where one could not start."""
+    try:
+        outcomes = exchange(store, "outcome", rank, size, timeout, {"failure": failure, "reason": reason})
+    except dist.DistStoreError:
+        if failure is None:
+            raise
+        raise IsomerError(failure) from None
+    for member, outcome in enumerate(outcomes):
+        if outcome["failure"] is not None:
+            raise IsomerError(f"rank {member} of the group: {outcome['failure']}")
+    return next(outcome["reason"] for outcome in outcomes if outcome["reason"] is not None)
 
 
 def _forget_parent():

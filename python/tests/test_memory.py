@@ -215,7 +215,8 @@ def counted():
     dist.barrier()  # a member that goes on sends to this one
     idle = {key: nbytes for key, nbytes in before.items()
             if key.split("_")[0] not in ("allocated", "reserved") and nbytes}
-    assert idle == {"pair_bytes.host.current": 128 * n, "group_bytes.host.current": 128 * n}
+    assert idle == {"slot_bytes.host.current": 4096, "stage_bytes.host.current": 4096 * (n - 1),
+                    "pair_bytes.host.current": 128 * n, "group_bytes.host.current": (4096 + 128) * n}
     front, stages = -(-(256 + 512 * n) // 4096) * 4096 + 8192, 16384 * n
     for length in (3, 100_000):
         dist.all_reduce(torch.ones(length), group=groups[0])

@@ -257,12 +257,12 @@ def test_a_receive_from_a_dead_rank_raises(ranks, capfd, first):
 
 
 def far():
-    from isomer_shmem import _world
+    from isomer_shmem import _pairs, _world
 
     class Far(_world.Pairs):
         def __init__(self, *arguments):
             super().__init__(*arguments)
-            self.is_near = False
+            self.place = _pairs.FAR
 
     if os.environ["RANK"] == "1":
         _world.Pairs = Far

@@ -393,6 +393,38 @@ def test_all_ranks_learn_that_one_has_no_library(ranks):
     ranks(3, without_library, backend=None)
 
 
+def without_memory():
+    """Rank 1 has a team and no memory for a group: gloo does it on all ranks, and the job goes on."""
+    lib, rank = dist.group.WORLD.lease.world.lib, dist.get_rank()
+    malloc, everyone = lib.shmemx_local_malloc, list(range(dist.get_world_size()))
+    if rank == 1:
+        lib.shmemx_local_malloc = lambda nbytes, kind: None
+    with pytest.warns(UserWarning, match="a group of 3 has no team, because"):
+        group = dist.new_group(everyone)
+    assert group._core is None
+    group_sum(group, everyone)
+    lib.shmemx_local_malloc = malloc
+    for members in (None, dist.new_group(everyone)):
+        group_sum(members, everyone)
+        pass_on(members, everyone)
+
+
+def test_all_ranks_learn_that_one_has_no_memory_for_a_group(ranks):
+    ranks(3, without_memory)
+
+
+def dies_while_it_starts():
+    rank = dist.get_rank()
+    if rank == 1:
+        _world.Lease.agree = lambda lease, seconds: os._exit(0)
+    with pytest.raises(RuntimeError, match=r"rank 1 \(pid .*died"):
+        dist.new_group(list(range(dist.get_world_size())), timeout=timedelta(seconds=5))
+
+
+def test_a_rank_that_dies_while_a_group_starts_is_named():
+    check_survivors(dies_while_it_starts, 3, dead=(1,))
+
+
 def forks():
     group_sum(None, range(dist.get_world_size()))
     check_child()
