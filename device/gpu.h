@@ -191,4 +191,8 @@ int iso_gpu_preload(struct gpu *gpu, gpu_kernel kernel);
 /* *blocks becomes the number of blocks of `block` threads that can be resident at once on the whole device. */
 int iso_gpu_max_blocks(struct gpu *gpu, gpu_kernel kernel, unsigned block, size_t shared_bytes, int *blocks);
 
+/* Writes len bytes to the variable `name` of a module that the program has loaded by the vendor's calls, or by dlopen on
+ * the CPU device. -ENOENT: the module has no variable of this name and size. Waits for the copy. */
+int iso_gpu_module_write(struct gpu *gpu, void *module, const char *name, const void *value, size_t len);
+
 #endif

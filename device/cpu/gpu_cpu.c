@@ -10,6 +10,7 @@
 #include "cpu_stream.h"
 #include "fiber.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -638,6 +639,15 @@ int iso_gpu_launch(struct gpu *gpu, const struct gpu_launch *launch, gpu_stream 
 int iso_gpu_preload(struct gpu *gpu, gpu_kernel kernel)
 {
     return kernel != NULL ? 0 : failed(gpu, -EINVAL, "no kernel to load");
+}
+
+int iso_gpu_module_write(struct gpu *gpu, void *module, const char *name, const void *value, size_t len)
+{
+    void *at = dlsym(module, name);
+    if (at == NULL)
+        return failed(gpu, -ENOENT, "%s", dlerror());
+    memcpy(at, value, len);
+    return 0;
 }
 
 int iso_gpu_max_blocks(struct gpu *gpu, gpu_kernel kernel, unsigned block, size_t shared_bytes, int *blocks)

@@ -38,6 +38,7 @@
     X(cuMemImportFromShareableHandle)         \
     X(cuMemRetainAllocationHandle)            \
     X(cuMemGetAllocationPropertiesFromHandle) \
+    X(cuModuleGetGlobal)                      \
     X(cuStreamBatchMemOp)
 
 struct driver {
@@ -236,6 +237,18 @@ int iso_gpu_max_blocks(struct gpu *gpu, gpu_kernel kernel, unsigned block, size_
                  shared_bytes);
     *blocks = each * gpu->info.multiprocessors;
     return rc;
+}
+
+int iso_gpu_module_write(struct gpu *gpu, void *module, const char *name, const void *value, size_t len)
+{
+    CUdeviceptr at = 0;
+    size_t bytes = 0;
+    if (DRIVER(gpu, cuModuleGetGlobal, &at, &bytes, (CUmodule)module, name) != 0)
+        return -ENOENT;
+    if (bytes != len)
+        return cuda_failed(gpu, -ENOENT, "cuModuleGetGlobal", "the variable has another size");
+    int rc = RUNTIME(gpu, cudaMemcpyAsync, (void *)at, value, len, cudaMemcpyHostToDevice, gpu->stream);
+    return rc == 0 ? iso_gpu_stream_wait(gpu, gpu->stream) : rc;
 }
 
 /* ---- streams ---- */

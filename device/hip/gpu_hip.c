@@ -134,6 +134,19 @@ int iso_gpu_preload(struct gpu *gpu, gpu_kernel kernel)
     return iso_hip_refuse(gpu, status, sentence);
 }
 
+int iso_gpu_module_write(struct gpu *gpu, void *module, const char *name, const void *value, size_t len)
+{
+    hipDeviceptr_t at = NULL;
+    size_t bytes = 0;
+    iso_hip_use(gpu);
+    if (iso_hip_result(gpu, "hipModuleGetGlobal", hipModuleGetGlobal(&at, &bytes, (hipModule_t)module, name)) != 0)
+        return -ENOENT;
+    if (bytes != len)
+        return iso_hip_refuse(gpu, -ENOENT, "hipModuleGetGlobal: the variable has another size");
+    int status = iso_gpu_copy(gpu, at, value, len, gpu->stream);
+    return status == 0 ? iso_gpu_stream_wait(gpu, gpu->stream) : status;
+}
+
 int iso_gpu_max_blocks(struct gpu *gpu, gpu_kernel kernel, unsigned block, size_t shared_bytes, int *blocks)
 {
     int each = 0;

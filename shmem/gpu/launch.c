@@ -226,6 +226,20 @@ int pshmemx_max_blocks(shmemx_kernel_t kernel, int block_threads, size_t shared_
     return blocks < 0 ? -1 : (int)ISO_MIN((int64_t)blocks, ISO->env->device_blocks);
 }
 
+SHMEM_API(shmemx_module_write, pshmemx_module_write);
+int pshmemx_module_write(void *module, const char *name, const void *value, size_t bytes)
+{
+    struct device *d = iso_device_running(__func__);
+    if (d == NULL || !is_given(__func__, "module", module != NULL) || !is_given(__func__, "name", name != NULL) ||
+        !is_given(__func__, "value", value != NULL))
+        return 1;
+    if (iso_gpu_module_write(d->gpu, module, name, value, bytes) == 0)
+        return 0;
+    log_error("shmemx_module_write: the module has no variable %s of %zu bytes: %s", name, bytes,
+              iso_gpu_error(d->gpu));
+    return 1;
+}
+
 /* ---- graphs ---- */
 
 /* While `captures` is not 0, no handle is made (relaxed: the program orders its own calls). */

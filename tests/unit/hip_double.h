@@ -589,6 +589,18 @@ hipError_t hipFuncGetAttributes(struct hipFuncAttributes *attributes, const void
     memset(attributes, 0, sizeof(*attributes));
     return kernel != NULL ? hipSuccess : hipErrorInvalidDeviceFunction;
 }
+/* A module with one variable. */
+struct hip_module {
+    const char *name;
+    uint64_t value;
+};
+hipError_t hipModuleGetGlobal(hipDeviceptr_t *at, size_t *bytes, hipModule_t module, const char *name)
+{
+    struct hip_module *m = (struct hip_module *)(void *)module;
+    *at = &m->value;
+    *bytes = sizeof m->value;
+    return strcmp(m->name, name) == 0 ? hipSuccess : hipErrorNotFound;
+}
 hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *kernel, int block, size_t shared)
 {
     (void)kernel, (void)shared;

@@ -457,6 +457,12 @@ static void test_launch(void)
     CHECK(iso_gpu_preload(gpu, NULL) != 0 && strstr(iso_gpu_error(gpu), "kernels for gfx90a, gfx942: ") != NULL);
     CHECK_EQ(iso_gpu_launch(gpu, &launch, one), 0);
     CHECK_EQ(count, 2 * 3 * 64);
+    struct hip_module module = {"state", 0};
+    const uint64_t value = 7;
+    CHECK_EQ(iso_gpu_module_write(gpu, &module, "state", &value, sizeof value), 0);
+    CHECK_EQ(module.value, 7);
+    CHECK_EQ(iso_gpu_module_write(gpu, &module, "other", &value, sizeof value), -ENOENT);
+    CHECK_EQ(iso_gpu_module_write(gpu, &module, "state", &value, 4), -ENOENT);
     CHECK_EQ(iso_gpu_max_blocks(gpu, launch.kernel, 256, 0, &blocks), 0);
     CHECK_EQ(blocks, 304 * 8);
     CHECK_EQ(iso_gpu_stream_after(gpu, two, one), 0);
