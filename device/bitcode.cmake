@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # lib/isomer_device-ARCH.bc: the in-kernel API as bitcode, for compilers that link it (Triton), in every flavour. It
-# needs a clang 19 or later, and no header or library of CUDA and HIP. Without such a clang there is no file.
+# needs a clang 19 or later, and no header or library of CUDA and HIP. Without such a clang there is no file. And
+# lib/isomer_nvshmem-nvptx64.bc: the same by NVSHMEM's names.
 #   ISO_BITCODE_FILES   what is installed in lib/isomer/
 option(ISO_BITCODE "Bitcode of the in-kernel API for NVIDIA and AMD, where a clang 19 or later is found" ON)
 set(ISO_BITCODE_ARCH gfx90a gfx942 gfx950 CACHE STRING "AMD architectures that get bitcode, in a build for another device")
@@ -27,24 +28,24 @@ mark_as_advanced(bitcode_clang_rocm)
 list(APPEND bitcode_clangs ${bitcode_clang_rocm})
 list(FILTER bitcode_clangs EXCLUDE REGEX NOTFOUND)
 
-set(externs ${PROJECT_SOURCE_DIR}/device/externs.c)
 # -fgpu-rdc, or all functions would be internal to the file. In each module for NVIDIA, clang says how denormal numbers
 # are treated. No function here computes with them, and a module that says otherwise (Triton's) could not be linked. So
 # the flag gets another name in the module's text. The list of used functions is removed, or each kernel would get all.
 # A structure that is passed by value is passed by the address of the caller's copy: code generators with short pointers
 # to local memory (Triton 3.6's) fail at the former. No function here writes to such an argument; else the build fails.
 # Nor may such a call be marked `tail`: that says that the called function touches no memory of the caller's.
-function(iso_bitcode name triple clang)
-  set(file ${PROJECT_BINARY_DIR}/lib/isomer_device-${name}.bc)
-  set(work ${PROJECT_BINARY_DIR}/CMakeFiles/isomer_device-${name})
+function(iso_bitcode name source triple clang)
+  set(externs ${PROJECT_SOURCE_DIR}/device/${source})
+  set(file ${PROJECT_BINARY_DIR}/lib/isomer_${name}.bc)
+  set(work ${PROJECT_BINARY_DIR}/CMakeFiles/isomer_${name})
   add_custom_command(OUTPUT ${file} DEPENDS ${externs} DEPFILE ${work}.d VERBATIM
-                     COMMENT "Building isomer_device-${name}.bc"
+                     COMMENT "Building isomer_${name}.bc"
                      COMMAND ${clang} ${ARGN} -std=c++17 -O3 --cuda-device-only -fgpu-rdc -fuse-cuid=none -emit-llvm
                              -fomit-frame-pointer -I${PROJECT_SOURCE_DIR}/include -MMD -MF ${work}.d -MT ${file}
                              -S ${externs} -o ${work}.ll
                      COMMAND sh -c "! grep ^define ${work}.ll | grep -o '[^,(]*byval([^)]*)[^,)]*' | grep -v readonly"
                      COMMAND sed -i -E -e s/nvvm-reflect-ftz/isomer-denormals/ -e "/^@llvm.compiler.used = /d"
-                             -e "s/^(source_filename = ).*/\\1\"externs.c\"/" # the same bytes from any folder
+                             -e "s/^(source_filename = ).*/\\1\"${source}\"/" # the same bytes from any folder
                              -e "/byval/s/tail call /call /" -e "s/byval\\(%struct\\.[A-Za-z0-9_.]+\\) //g" ${work}.ll
                      COMMAND ${clang} -x ir --target=${triple} -nogpulib -Xclang -disable-llvm-passes -emit-llvm
                              -Wno-override-module -c ${work}.ll -o ${file})
@@ -61,10 +62,13 @@ foreach(target nvptx64 amdgcn)
     endif()
   endforeach()
 endforeach()
-# One file serves all NVIDIA GPUs of 8.0 and later.
+# One file serves all NVIDIA GPUs of 8.0 and later. Calls of many types are those of bytes: merged, and not inlined, a
+# third of the bytes are left.
 if(bitcode_nvptx64)
-  iso_bitcode(nvptx64 nvptx64-nvidia-cuda ${bitcode_nvptx64} -x cuda -nocudalib -nocudainc --cuda-gpu-arch=sm_80
-              -Wno-pass-failed -Wno-unknown-cuda-version)
+  set(options -x cuda -nocudalib -nocudainc --cuda-gpu-arch=sm_80 -Wno-pass-failed -Wno-unknown-cuda-version)
+  iso_bitcode(device-nvptx64 externs.c nvptx64-nvidia-cuda ${bitcode_nvptx64} ${options})
+  iso_bitcode(nvshmem-nvptx64 nvshmem_externs.cpp nvptx64-nvidia-cuda ${bitcode_nvptx64} ${options}
+              -mllvm -inline-threshold=0 -Xclang -fmerge-functions)
 endif()
 # Code object version 5 is what Triton makes.
 if(bitcode_amdgcn)
@@ -74,7 +78,7 @@ if(bitcode_amdgcn)
     list(REMOVE_ITEM bitcode_hip_arch gfx950)
   endif()
   foreach(arch ${bitcode_hip_arch})
-    iso_bitcode(${arch} amdgcn-amd-amdhsa ${bitcode_amdgcn} -x hip -nogpulib -nogpuinc -mcode-object-version=5
+    iso_bitcode(device-${arch} externs.c amdgcn-amd-amdhsa ${bitcode_amdgcn} -x hip -nogpulib -nogpuinc -mcode-object-version=5
                 --offload-arch=${arch} -Wno-pass-failed)
   endforeach()
 endif()

@@ -5,23 +5,37 @@
 #ifndef COMPAT_KERNELS_HPP
 #define COMPAT_KERNELS_HPP
 
+// The state of a module, which the host fills by this name: COMPAT_SYMBOL. With -rdc=true each file of a program has
+// one, and modules have no such name.
+#ifndef PRIM_CALLS_GLOBAL
+#if !defined(COMPAT_EXTERNS) && (defined(__HIP__) || defined(__CUDACC_RDC__))
+static
+#endif
+__constant__ compat_kernels isomer_compat_state;
+#elif defined(COMPAT_EXTERNS)
+compat_kernels isomer_compat_state;
+#endif
+
 namespace compat
 {
 
 // ---- the handle ----
 
-#ifdef PRIM_CALLS_GLOBAL
+#if defined(PRIM_CALLS_GLOBAL) && !defined(COMPAT_EXTERNS)
 PRIM_FN compat_kernels state() { return compat_host_state()->kernels; }
 #else
-static __constant__ compat_kernels unit_state;
-PRIM_FN compat_kernels state() { return unit_state; }
+PRIM_FN compat_kernels state() { return isomer_compat_state; }
+#ifndef COMPAT_EXTERNS
 #ifdef __HIP__
 static int take(const compat_kernels *from)
 {
-    return (int)hipMemcpyToSymbol(HIP_SYMBOL(unit_state), from, sizeof *from, 0, hipMemcpyHostToDevice);
+    return (int)hipMemcpyToSymbol(HIP_SYMBOL(isomer_compat_state), from, sizeof *from, 0, hipMemcpyHostToDevice);
 }
 #else
-static int take(const compat_kernels *from) { return (int)cudaMemcpyToSymbol(unit_state, from, sizeof *from); }
+static int take(const compat_kernels *from)
+{
+    return (int)cudaMemcpyToSymbol(isomer_compat_state, from, sizeof *from);
+}
 #endif
 struct unit_here {
     compat_unit unit;
@@ -42,6 +56,7 @@ struct unit_here {
     }
 };
 static unit_here this_unit;
+#endif
 #endif
 PRIM_FN shmemd_t world() { return state().world; }
 PRIM_FN shmemd_t handle(int32_t team) { return team == COMPAT_WORLD ? world() : state().teams[team]; }
@@ -115,6 +130,12 @@ template <class G> PRIM_FN int alltoall(int32_t team, G group, void *dest, const
     return rc | barrier(team, group);
 }
 
+#ifdef COMPAT_EXTERNS
+#define COMPAT_REDUCE_FN PRIM_COLD_FN
+#else
+#define COMPAT_REDUCE_FN PRIM_FN
+#endif
+
 // ---- reductions by a thread or a wave: each thread combines elements that it gets, in the order of members ----
 
 #define COMPAT_COMBINE(op, expression) \
@@ -128,48 +149,48 @@ COMPAT_COMBINE(or_reduce, a | b)
 COMPAT_COMBINE(xor_reduce, a ^ b)
 #undef COMPAT_COMBINE
 // Where dest is source, nobody writes an element before all have read it.
-#define COMPAT_REDUCTION(op, old, TABLE, ...)                                                                  \
-    template <class T> PRIM_FN T gather_##op(shmemd_t h, const T *source)                                      \
-    {                                                                                                          \
-        T sum = shmemd::g(h, source, 0);                                                                       \
-        for (int pe = 1; pe < shmemd_n_pes(h); pe++)                                                           \
-            sum = combine_##op(sum, shmemd::g(h, source, pe));                                                 \
-        return sum;                                                                                            \
-    }                                                                                                          \
-    template <class T, class G> PRIM_FN int op(int32_t team, G group, T *dest, const T *source, size_t nelems) \
-    {                                                                                                          \
-        const shmemd_t h = handle(team);                                                                   \
-        const size_t rank = shmemd::rank(group), size = shmemd::size(group);                                   \
-        int rc = sync(team, group);                                                                       \
-        for (size_t first = 0; first < nelems; first += size) {                                                \
-            T sum = T();                                                                                       \
-            if (first + rank < nelems)                                                                         \
-                sum = gather_##op(h, source + first + rank);                                                 \
-            if (dest == source)                                                                                \
-                rc |= sync(team, group);                                                                  \
-            if (first + rank < nelems)                                                                         \
-                dest[first + rank] = sum;                                                                      \
-        }                                                                                                      \
-        return rc | barrier(team, group);                                                                     \
-    }                                                                                                          \
-    template <class T, class G>                                                                                \
-    PRIM_FN int op##scatter(int32_t team, G group, T *dest, const T *source, size_t nelems)                    \
-    {                                                                                                          \
-        const shmemd_t h = handle(team);                                                                   \
-        int rc = sync(team, group);                                                                       \
-        for (size_t i = shmemd::rank(group); i < nelems; i += shmemd::size(group))                             \
-            dest[i] = gather_##op(h, source + (size_t)shmemd_my_pe(h) * nelems + i);                       \
-        return rc | barrier(team, group);                                                                     \
-    }                                                                                                          \
-    template <class T>                                                                                         \
-    PRIM_FN int op(int32_t team, shmemd::block_group block, T *dest, const T *source, size_t nelems)           \
-    {                                                                                                          \
-        return shmemd::op(lane_of(team), block, dest, source, nelems);                                         \
-    }                                                                                                          \
-    template <class T>                                                                                         \
-    PRIM_FN int op##scatter(int32_t team, shmemd::block_group block, T *dest, const T *source, size_t nelems)  \
-    {                                                                                                          \
-        return shmemd::op##scatter(lane_of(team), block, dest, source, nelems);                                \
+#define COMPAT_REDUCTION(op, old, TABLE, ...)                                                                           \
+    template <class T> PRIM_FN T gather_##op(shmemd_t h, const T *source)                                               \
+    {                                                                                                                   \
+        T sum = shmemd::g(h, source, 0);                                                                                \
+        for (int pe = 1; pe < shmemd_n_pes(h); pe++)                                                                    \
+            sum = combine_##op(sum, shmemd::g(h, source, pe));                                                          \
+        return sum;                                                                                                     \
+    }                                                                                                                   \
+    template <class T, class G> COMPAT_REDUCE_FN int op(int32_t team, G group, T *dest, const T *source, size_t nelems) \
+    {                                                                                                                   \
+        const shmemd_t h = handle(team);                                                                                \
+        const size_t rank = shmemd::rank(group), size = shmemd::size(group);                                            \
+        int rc = sync(team, group);                                                                                     \
+        for (size_t first = 0; first < nelems; first += size) {                                                         \
+            T sum = T();                                                                                                \
+            if (first + rank < nelems)                                                                                  \
+                sum = gather_##op(h, source + first + rank);                                                            \
+            if (dest == source)                                                                                         \
+                rc |= sync(team, group);                                                                                \
+            if (first + rank < nelems)                                                                                  \
+                dest[first + rank] = sum;                                                                               \
+        }                                                                                                               \
+        return rc | barrier(team, group);                                                                               \
+    }                                                                                                                   \
+    template <class T, class G>                                                                                         \
+    COMPAT_REDUCE_FN int op##scatter(int32_t team, G group, T *dest, const T *source, size_t nelems)                    \
+    {                                                                                                                   \
+        const shmemd_t h = handle(team);                                                                                \
+        int rc = sync(team, group);                                                                                     \
+        for (size_t i = shmemd::rank(group); i < nelems; i += shmemd::size(group))                                      \
+            dest[i] = gather_##op(h, source + (size_t)shmemd_my_pe(h) * nelems + i);                                    \
+        return rc | barrier(team, group);                                                                               \
+    }                                                                                                                   \
+    template <class T>                                                                                                  \
+    COMPAT_REDUCE_FN int op(int32_t team, shmemd::block_group block, T *dest, const T *source, size_t nelems)           \
+    {                                                                                                                   \
+        return shmemd::op(lane_of(team), block, dest, source, nelems);                                                  \
+    }                                                                                                                   \
+    template <class T>                                                                                                  \
+    COMPAT_REDUCE_FN int op##scatter(int32_t team, shmemd::block_group block, T *dest, const T *source, size_t nelems)  \
+    {                                                                                                                   \
+        return shmemd::op##scatter(lane_of(team), block, dest, source, nelems);                                         \
     }
 SHMEM_REDUCE_OPS(COMPAT_REDUCTION, )
 

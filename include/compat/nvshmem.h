@@ -15,7 +15,8 @@
 #if defined(__HIP__)
 #error "compat/nvshmem.h is for NVIDIA and for the CPU device: kernels for AMD use shmem_device.hpp"
 #endif
-#if defined(__CUDACC__)
+#if defined(__CUDACC__) && !defined(COMPAT_EXTERNS)
+#define COMPAT_CUDA
 #include <cuda.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -33,6 +34,20 @@
 #define NVSHMEM_THREAD_FUNNELED SHMEM_THREAD_FUNNELED
 #define NVSHMEM_THREAD_SERIALIZED SHMEM_THREAD_SERIALIZED
 #define NVSHMEM_THREAD_MULTIPLE SHMEM_THREAD_MULTIPLE
+#ifdef COMPAT_EXTERNS /* other tool chains have NVSHMEM's numbers, not its header */
+enum {
+    NVSHMEM_CMP_EQ,
+    NVSHMEM_CMP_NE,
+    NVSHMEM_CMP_GT,
+    NVSHMEM_CMP_LE,
+    NVSHMEM_CMP_LT,
+    NVSHMEM_CMP_GE,
+    NVSHMEM_SIGNAL_SET = 9,
+    NVSHMEM_SIGNAL_ADD = 10
+};
+#define COMPAT_CMP(cmp) ((int)(0x634521u >> 4 * (unsigned)(cmp)) & 7) /* a digit of SHMEM_CMP_ for each */
+#define COMPAT_SIGNAL(op) ((op) == NVSHMEM_SIGNAL_ADD ? SHMEM_SIGNAL_ADD : SHMEM_SIGNAL_SET)
+#else
 #define NVSHMEM_CMP_EQ SHMEM_CMP_EQ
 #define NVSHMEM_CMP_NE SHMEM_CMP_NE
 #define NVSHMEM_CMP_LT SHMEM_CMP_LT
@@ -41,6 +56,9 @@
 #define NVSHMEM_CMP_GE SHMEM_CMP_GE
 #define NVSHMEM_SIGNAL_SET SHMEM_SIGNAL_SET
 #define NVSHMEM_SIGNAL_ADD SHMEM_SIGNAL_ADD
+#define COMPAT_CMP(cmp) (cmp)
+#define COMPAT_SIGNAL(op) (op)
+#endif
 
 /* A sentence of the program's on stderr, which NVSHMEM's perftest uses. */
 #define NVSHMEMI_ERROR_PRINT(...) fprintf(stderr, __VA_ARGS__)
@@ -54,6 +72,8 @@ typedef struct {
 #define NVSHMEM_TEAM_WORLD COMPAT_WORLD
 #define NVSHMEM_TEAM_SHARED COMPAT_SHARED
 #define NVSHMEMX_TEAM_NODE COMPAT_NODE
+
+#ifndef COMPAT_EXTERNS
 
 /* ---- start and end ---- */
 
@@ -108,6 +128,8 @@ COMPAT_HOST int nvshmem_team_split_2d(nvshmem_team_t parent, int xrange, const n
 }
 COMPAT_HOST void nvshmem_team_destroy(nvshmem_team_t team) { compat_team_end(team); }
 
+#endif
+
 /* ---- calls of host and kernels ---- */
 
 COMPAT_CALL(int, nvshmem_my_pe, (void), compat::world().my_pe, shmem_my_pe())
@@ -122,43 +144,54 @@ COMPAT_CALL(int, nvshmem_team_translate_pe, (nvshmem_team_t team, int pe, nvshme
 COMPAT_CALL(void *, nvshmem_ptr, (const void *ptr, int pe), shmemd_ptr(compat::world(), ptr, pe),
             shmemx_device_ptr(ptr, pe))
 
-#define COMPAT_MOVE(T, put, get, put_nbi, get_nbi, bytes)                            \
-    COMPAT_DO(put, (T * dest, const T *source, size_t nelems, int pe),               \
-              shmemd_putmem(compat::world(), dest, source, nelems *(bytes), pe),     \
-              shmem_putmem(dest, source, nelems *(bytes), pe))                       \
-    COMPAT_DO(get, (T * dest, const T *source, size_t nelems, int pe),               \
-              shmemd_getmem(compat::world(), dest, source, nelems *(bytes), pe),     \
-              shmem_getmem(dest, source, nelems *(bytes), pe))                       \
-    COMPAT_DO(put_nbi, (T * dest, const T *source, size_t nelems, int pe),           \
-              shmemd_putmem_nbi(compat::world(), dest, source, nelems *(bytes), pe), \
-              shmem_putmem_nbi(dest, source, nelems *(bytes), pe))                   \
-    COMPAT_DO(get_nbi, (T * dest, const T *source, size_t nelems, int pe),           \
-              shmemd_getmem_nbi(compat::world(), dest, source, nelems *(bytes), pe), \
-              shmem_getmem_nbi(dest, source, nelems *(bytes), pe))
-#define COMPAT_WITH_SIGNAL(T, name, bytes, nbi)                                                                        \
-    COMPAT_DO(name,                                                                                                    \
-              (T * dest, const T *source, size_t nelems, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe),     \
-              shmemd_putmem_signal##nbi(compat::world(), dest, source, nelems *(bytes), sig_addr, signal, sig_op, pe), \
-              shmem_putmem_signal##nbi(dest, source, nelems *(bytes), sig_addr, signal, sig_op, pe))
-#define COMPAT_RMA(NAME, T, ...)                                                                                   \
-    COMPAT_MOVE(T, nvshmem_##NAME##_put, nvshmem_##NAME##_get, nvshmem_##NAME##_put_nbi, nvshmem_##NAME##_get_nbi, \
-                sizeof(T))                                                                                         \
-    COMPAT_WITH_SIGNAL(T, nvshmem_##NAME##_put_signal, sizeof(T), )                                                \
-    COMPAT_WITH_SIGNAL(T, nvshmem_##NAME##_put_signal_nbi, sizeof(T), _nbi)                                        \
-    COMPAT_DO(nvshmem_##NAME##_p, (T * dest, const T value, int pe), shmemd::p(compat::world(), dest, value, pe),  \
-              shmem_putmem(dest, &value, sizeof(T), pe))                                                           \
-    COMPAT_BOTH T nvshmem_##NAME##_g(const T *source, int pe)                                                      \
-    {                                                                                                              \
-        T value;                                                                                                   \
-        COMPAT_EITHER((void)(value = shmemd::g(compat::world(), source, pe)),                                      \
-                      shmem_getmem(&value, source, sizeof(T), pe));                                                \
-        return value;                                                                                              \
+/* Calls of types and sizes are those of bytes. */
+#define COMPAT_MEM(name, ours)                                              \
+    COMPAT_DO(name, (void *dest, const void *source, size_t bytes, int pe), \
+              shmemd_##ours(compat::world(), dest, source, bytes, pe), shmem_##ours(dest, source, bytes, pe))
+#define COMPAT_MEM_SIGNAL(name, ours)                                                                           \
+    COMPAT_DO(name,                                                                                             \
+              (void *dest, const void *source, size_t bytes, uint64_t *sig_addr, uint64_t signal, int sig_op,   \
+               int pe),                                                                                         \
+              shmemd_##ours(compat::world(), dest, source, bytes, sig_addr, signal, COMPAT_SIGNAL(sig_op), pe), \
+              shmem_##ours(dest, source, bytes, sig_addr, signal, sig_op, pe))
+COMPAT_MEM(nvshmem_putmem, putmem)
+COMPAT_MEM(nvshmem_getmem, getmem)
+COMPAT_MEM(nvshmem_putmem_nbi, putmem_nbi)
+COMPAT_MEM(nvshmem_getmem_nbi, getmem_nbi)
+COMPAT_MEM_SIGNAL(nvshmem_putmem_signal, putmem_signal)
+COMPAT_MEM_SIGNAL(nvshmem_putmem_signal_nbi, putmem_signal_nbi)
+
+#define COMPAT_MOVE(FN, T, name, mem, bytes)                      \
+    FN void name(T *dest, const T *source, size_t nelems, int pe) \
+    {                                                             \
+        mem(dest, source, nelems * (bytes), pe);                  \
     }
-#define COMPAT_SIZES(BITS, BYTES, ...)                                                                               \
-    COMPAT_MOVE(void, nvshmem_put##BITS, nvshmem_get##BITS, nvshmem_put##BITS##_nbi, nvshmem_get##BITS##_nbi, BYTES) \
-    COMPAT_WITH_SIGNAL(void, nvshmem_put##BITS##_signal, BYTES, )                                                    \
-    COMPAT_WITH_SIGNAL(void, nvshmem_put##BITS##_signal_nbi, BYTES, _nbi)                                            \
-    COMPAT_STRIDED(void, nvshmem_iput##BITS, nvshmem_iget##BITS, shmemd_iput##BITS, shmemd_iget##BITS,               \
+#define COMPAT_MOVE_SIGNAL(FN, T, name, mem, bytes)                                                                \
+    FN void name(T *dest, const T *source, size_t nelems, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe) \
+    {                                                                                                              \
+        mem(dest, source, nelems * (bytes), sig_addr, signal, sig_op, pe);                                         \
+    }
+#define COMPAT_MOVES(FN, T, prefix, put, get, form, bytes)                             \
+    COMPAT_MOVE(FN, T, put##form, prefix##_putmem##form, bytes)                        \
+    COMPAT_MOVE(FN, T, get##form, prefix##_getmem##form, bytes)                        \
+    COMPAT_MOVE(FN, T, put##_nbi##form, prefix##_putmem_nbi##form, bytes)              \
+    COMPAT_MOVE(FN, T, get##_nbi##form, prefix##_getmem_nbi##form, bytes)              \
+    COMPAT_MOVE_SIGNAL(FN, T, put##_signal##form, prefix##_putmem_signal##form, bytes) \
+    COMPAT_MOVE_SIGNAL(FN, T, put##_signal_nbi##form, prefix##_putmem_signal_nbi##form, bytes)
+#define COMPAT_RMA(NAME, T, ...)                                                                                  \
+    COMPAT_MOVES(COMPAT_BOTH, T, nvshmem, nvshmem_##NAME##_put, nvshmem_##NAME##_get, , sizeof(T))                \
+    COMPAT_DO(nvshmem_##NAME##_p, (T * dest, const T value, int pe), shmemd::p(compat::world(), dest, value, pe), \
+              shmem_putmem(dest, &value, sizeof(T), pe))                                                          \
+    COMPAT_BOTH T nvshmem_##NAME##_g(const T *source, int pe)                                                     \
+    {                                                                                                             \
+        T value;                                                                                                  \
+        COMPAT_EITHER((void)(value = shmemd::g(compat::world(), source, pe)),                                     \
+                      shmem_getmem(&value, source, sizeof(T), pe));                                               \
+        return value;                                                                                             \
+    }
+#define COMPAT_SIZES(BITS, BYTES, ...)                                                                 \
+    COMPAT_MOVES(COMPAT_BOTH, void, nvshmem, nvshmem_put##BITS, nvshmem_get##BITS, , BYTES)            \
+    COMPAT_STRIDED(void, nvshmem_iput##BITS, nvshmem_iget##BITS, shmemd_iput##BITS, shmemd_iget##BITS, \
                    shmem_iput##BITS, shmem_iget##BITS)
 #define COMPAT_STRIDED(T, iput, iget, put_kernel, get_kernel, put_host, get_host)                     \
     COMPAT_DO(iput, (T * dest, const T *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe), \
@@ -172,19 +205,16 @@ COMPAT_CALL(void *, nvshmem_ptr, (const void *ptr, int pe), shmemd_ptr(compat::w
                    shmem_##NAME##_iput, shmem_##NAME##_iget)
 SHMEM_DEVICE_ARITH_TYPES(COMPAT_RMA, )
 SHMEM_DEVICE_ARITH_TYPES(COMPAT_STRIDED_TYPE, )
-#if defined(__CUDACC__)
+#ifdef COMPAT_CUDA
 COMPAT_RMA(half, __half, )
 COMPAT_RMA(bfloat16, __nv_bfloat16, )
 #endif
 SHMEM_SIZES(COMPAT_SIZES, )
-COMPAT_MOVE(void, nvshmem_putmem, nvshmem_getmem, nvshmem_putmem_nbi, nvshmem_getmem_nbi, 1)
-COMPAT_WITH_SIGNAL(void, nvshmem_putmem_signal, 1, )
-COMPAT_WITH_SIGNAL(void, nvshmem_putmem_signal_nbi, 1, _nbi)
 
 COMPAT_CALL(uint64_t, nvshmem_signal_fetch, (const uint64_t *sig_addr), shmemd_signal_fetch(compat::world(), sig_addr),
             shmem_signal_fetch(sig_addr))
 COMPAT_CALL(uint64_t, nvshmem_signal_wait_until, (uint64_t *sig_addr, int cmp, uint64_t cmp_value),
-            shmemd_signal_wait_until(compat::world(), sig_addr, cmp, cmp_value),
+            shmemd_signal_wait_until(compat::world(), sig_addr, COMPAT_CMP(cmp), cmp_value),
             shmem_signal_wait_until(sig_addr, cmp, cmp_value))
 
 /* ---- atomics ---- */
@@ -228,35 +258,37 @@ SHMEM_BIT_TYPES(COMPAT_BIT, )
 
 /* ---- waits and tests ---- */
 
-#define COMPAT_WAIT(NAME, T, ...)                                            \
-    COMPAT_DO(nvshmem_##NAME##_wait_until, (T * ivar, int cmp, T value),     \
-              shmemd_##NAME##_wait_until(compat::world(), ivar, cmp, value), \
-              shmem_##NAME##_wait_until(ivar, cmp, value))                   \
-    COMPAT_CALL(int, nvshmem_##NAME##_test, (T * ivar, int cmp, T value),    \
-                shmemd_##NAME##_test(compat::world(), ivar, cmp, value), shmem_##NAME##_test(ivar, cmp, value))
+#define COMPAT_WAIT(NAME, T, ...)                                                        \
+    COMPAT_DO(nvshmem_##NAME##_wait_until, (T * ivar, int cmp, T value),                 \
+              shmemd_##NAME##_wait_until(compat::world(), ivar, COMPAT_CMP(cmp), value), \
+              shmem_##NAME##_wait_until(ivar, cmp, value))                               \
+    COMPAT_CALL(int, nvshmem_##NAME##_test, (T * ivar, int cmp, T value),                \
+                shmemd_##NAME##_test(compat::world(), ivar, COMPAT_CMP(cmp), value),     \
+                shmem_##NAME##_test(ivar, cmp, value))
 SHMEM_STD_TYPES(COMPAT_WAIT, )
 #define COMPAT_ARRAY_DO(NAME, T, op)                                                                             \
     COMPAT_DO(nvshmem_##NAME##_##op, (T * ivars, size_t nelems, const int *status, int cmp, T value),            \
-              shmemd_##NAME##_##op(compat::world(), ivars, nelems, status, cmp, value),                          \
+              shmemd_##NAME##_##op(compat::world(), ivars, nelems, status, COMPAT_CMP(cmp), value),              \
               shmem_##NAME##_##op(ivars, nelems, status, cmp, value))                                            \
     COMPAT_DO(nvshmem_##NAME##_##op##_vector, (T * ivars, size_t nelems, const int *status, int cmp, T *values), \
-              shmemd_##NAME##_##op##_vector(compat::world(), ivars, nelems, status, cmp, values),                \
+              shmemd_##NAME##_##op##_vector(compat::world(), ivars, nelems, status, COMPAT_CMP(cmp), values),    \
               shmem_##NAME##_##op##_vector(ivars, nelems, status, cmp, values))
 #define COMPAT_ARRAY(NAME, T, R, op)                                                                                  \
     COMPAT_CALL(R, nvshmem_##NAME##_##op, (T * ivars, size_t nelems, const int *status, int cmp, T value),            \
-                shmemd_##NAME##_##op(compat::world(), ivars, nelems, status, cmp, value),                             \
+                shmemd_##NAME##_##op(compat::world(), ivars, nelems, status, COMPAT_CMP(cmp), value),                 \
                 shmem_##NAME##_##op(ivars, nelems, status, cmp, value))                                               \
     COMPAT_CALL(R, nvshmem_##NAME##_##op##_vector, (T * ivars, size_t nelems, const int *status, int cmp, T *values), \
-                shmemd_##NAME##_##op##_vector(compat::world(), ivars, nelems, status, cmp, values),                   \
+                shmemd_##NAME##_##op##_vector(compat::world(), ivars, nelems, status, COMPAT_CMP(cmp), values),       \
                 shmem_##NAME##_##op##_vector(ivars, nelems, status, cmp, values))
-#define COMPAT_SOME(NAME, T, op)                                                                             \
-    COMPAT_CALL(size_t, nvshmem_##NAME##_##op,                                                               \
-                (T * ivars, size_t nelems, size_t *indices, const int *status, int cmp, T value),            \
-                shmemd_##NAME##_##op(compat::world(), ivars, nelems, indices, status, cmp, value),           \
-                shmem_##NAME##_##op(ivars, nelems, indices, status, cmp, value))                             \
-    COMPAT_CALL(size_t, nvshmem_##NAME##_##op##_vector,                                                      \
-                (T * ivars, size_t nelems, size_t *indices, const int *status, int cmp, T *values),          \
-                shmemd_##NAME##_##op##_vector(compat::world(), ivars, nelems, indices, status, cmp, values), \
+#define COMPAT_SOME(NAME, T, op)                                                                                \
+    COMPAT_CALL(size_t, nvshmem_##NAME##_##op,                                                                  \
+                (T * ivars, size_t nelems, size_t *indices, const int *status, int cmp, T value),               \
+                shmemd_##NAME##_##op(compat::world(), ivars, nelems, indices, status, COMPAT_CMP(cmp), value),  \
+                shmem_##NAME##_##op(ivars, nelems, indices, status, cmp, value))                                \
+    COMPAT_CALL(size_t, nvshmem_##NAME##_##op##_vector,                                                         \
+                (T * ivars, size_t nelems, size_t *indices, const int *status, int cmp, T *values),             \
+                shmemd_##NAME##_##op##_vector(compat::world(), ivars, nelems, indices, status, COMPAT_CMP(cmp), \
+                                              values),                                                          \
                 shmem_##NAME##_##op##_vector(ivars, nelems, indices, status, cmp, values))
 #define COMPAT_ARRAYS(NAME, T, ...)               \
     COMPAT_ARRAY_DO(NAME, T, wait_until_all)      \
@@ -281,27 +313,34 @@ COMPAT_CALL(int, nvshmem_sync, (nvshmem_team_t team), compat::sync(team, shmemd:
             shmem_team_sync(compat_team_of(team)))
 COMPAT_DO(nvshmem_sync_all, (void), (void)compat::sync(NVSHMEM_TEAM_WORLD, shmemd::thread()), shmem_sync_all())
 
-#define COMPAT_COLL(T, call_b, call_f, call_a, bytes)                                                                  \
-    COMPAT_CALL(                                                                                                       \
-        int, call_b, (nvshmem_team_t team, T * dest, const T *source, size_t nelems, int root),                        \
-        compat::broadcast(team, shmemd::thread(), dest, source, nelems *(bytes), root),                                \
-        COMPAT_WAITED(shmemx_broadcastmem_on_stream(compat_team_of(team), dest, source, nelems *(bytes), root, NULL))) \
-    COMPAT_CALL(                                                                                                       \
-        int, call_f, (nvshmem_team_t team, T * dest, const T *source, size_t nelems),                                  \
-        compat::fcollect(team, shmemd::thread(), dest, source, nelems *(bytes)),                                       \
-        COMPAT_WAITED(shmemx_fcollectmem_on_stream(compat_team_of(team), dest, source, nelems *(bytes), NULL)))        \
-    COMPAT_CALL(                                                                                                       \
-        int, call_a, (nvshmem_team_t team, T * dest, const T *source, size_t nelems),                                  \
-        compat::alltoall(team, shmemd::thread(), dest, source, nelems *(bytes)),                                       \
-        COMPAT_WAITED(shmemx_alltoallmem_on_stream(compat_team_of(team), dest, source, nelems *(bytes), NULL)))
-#define COMPAT_COLL_TYPE(NAME, T, ...) \
-    COMPAT_COLL(T, nvshmem_##NAME##_broadcast, nvshmem_##NAME##_fcollect, nvshmem_##NAME##_alltoall, sizeof(T))
+COMPAT_CALL(int, nvshmem_broadcastmem, (nvshmem_team_t team, void *dest, const void *source, size_t bytes, int root),
+            compat::broadcast(team, shmemd::thread(), dest, source, bytes, root),
+            COMPAT_WAITED(shmemx_broadcastmem_on_stream(compat_team_of(team), dest, source, bytes, root, NULL)))
+#define COMPAT_COLL_MEM(op)                                                                                  \
+    COMPAT_CALL(int, nvshmem_##op##mem, (nvshmem_team_t team, void *dest, const void *source, size_t bytes), \
+                compat::op(team, shmemd::thread(), dest, source, bytes),                                     \
+                COMPAT_WAITED(shmemx_##op##mem_on_stream(compat_team_of(team), dest, source, bytes, NULL)))
+COMPAT_COLL_MEM(fcollect)
+COMPAT_COLL_MEM(alltoall)
+#define COMPAT_COLL(FN, T, name, prefix, form)                                                            \
+    FN int name##_broadcast##form(nvshmem_team_t team, T *dest, const T *source, size_t nelems, int root) \
+    {                                                                                                     \
+        return prefix##_broadcastmem##form(team, dest, source, nelems * sizeof(T), root);                 \
+    }                                                                                                     \
+    FN int name##_fcollect##form(nvshmem_team_t team, T *dest, const T *source, size_t nelems)            \
+    {                                                                                                     \
+        return prefix##_fcollectmem##form(team, dest, source, nelems * sizeof(T));                        \
+    }                                                                                                     \
+    FN int name##_alltoall##form(nvshmem_team_t team, T *dest, const T *source, size_t nelems)            \
+    {                                                                                                     \
+        return prefix##_alltoallmem##form(team, dest, source, nelems * sizeof(T));                        \
+    }
+#define COMPAT_COLL_TYPE(NAME, T, ...) COMPAT_COLL(COMPAT_BOTH, T, nvshmem_##NAME, nvshmem, )
 SHMEM_DEVICE_ARITH_TYPES(COMPAT_COLL_TYPE, )
-#if defined(__CUDACC__)
+#ifdef COMPAT_CUDA
 COMPAT_COLL_TYPE(half, __half, )
 COMPAT_COLL_TYPE(bfloat16, __nv_bfloat16, )
 #endif
-COMPAT_COLL(void, nvshmem_broadcastmem, nvshmem_fcollectmem, nvshmem_alltoallmem, 1)
 
 #define COMPAT_REDUCE(NAME, T, op)                                                                                 \
     COMPAT_CALL(int, nvshmem_##NAME##_##op, (nvshmem_team_t team, T * dest, const T *source, size_t nelems),       \

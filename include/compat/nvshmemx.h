@@ -6,6 +6,8 @@
 
 #include "nvshmem.h"
 
+#ifndef COMPAT_EXTERNS
+
 #define NVSHMEMX_SUCCESS 0
 enum nvshmemx_status {
     NVSHMEMX_ERROR_INVALID_VALUE = 1,
@@ -17,7 +19,7 @@ enum nvshmemx_status {
     NVSHMEMX_ERROR_INTERNAL
 };
 
-#if defined(__CUDACC__)
+#ifdef COMPAT_CUDA
 typedef cudaStream_t compat_stream_t;
 #else
 typedef shmemx_stream_t compat_stream_t;
@@ -94,14 +96,13 @@ COMPAT_HOST int nvshmemx_init_status(void) { return compat_host_state()->uses !=
 #define NVSHMEM_STATUS_NOT_INITIALIZED 0
 #define NVSHMEM_STATUS_IS_INITIALIZED 2
 
+/* module: a CUmodule; on the CPU device what dlopen gives. */
 COMPAT_HOST int nvshmemx_cumodule_init(void *module)
 {
-    return (void)module, compat_no_module(__func__, NVSHMEMX_ERROR_NOT_SUPPORTED);
+    return compat_module(__func__, module) == 0 ? NVSHMEMX_SUCCESS : NVSHMEMX_ERROR_INVALID_VALUE;
 }
-COMPAT_HOST int nvshmemx_cumodule_finalize(void *module)
-{
-    return (void)module, compat_no_module(__func__, NVSHMEMX_ERROR_NOT_SUPPORTED);
-}
+COMPAT_HOST int nvshmemx_cumodule_finalize(void *module) { return (void)module, NVSHMEMX_SUCCESS; }
+/* cuLibraryGetModule gives the module of a library. */
 COMPAT_HOST int nvshmemx_culibrary_init(void *library)
 {
     return (void)library, compat_no_module(__func__, NVSHMEMX_ERROR_NOT_SUPPORTED);
@@ -132,7 +133,7 @@ COMPAT_HOST int nvshmemx_buffer_unregister_symmetric(void *addr, size_t bytes)
 
 /* ---- launches: all blocks run at once, or the call returns an error ---- */
 
-#if defined(__CUDACC__)
+#ifdef COMPAT_CUDA
 COMPAT_HOST int nvshmemx_collective_launch(const void *kernel, dim3 grid, dim3 block, void **args, size_t shared_bytes,
                                            cudaStream_t stream)
 {
@@ -204,7 +205,7 @@ int nvshmemx_collective_launch_query_gridsize(void (*kernel)(P...), shmemd::dim 
     *gridsize = shmemd::max_grid(kernel, (int)(block.x * block.y * block.z), shared_bytes);
     return *gridsize > 0 ? NVSHMEMX_SUCCESS : NVSHMEMX_ERROR_INVALID_VALUE;
 }
-#define COMPAT_NEEDS_TYPE                                                                                           \
+#define COMPAT_NEEDS_TYPE                                                                                         \
     static_assert(sizeof...(A) > 99, "the CPU device cannot launch a kernel by its address alone: leave out the " \
                                      "cast to const void *");                                                     \
     return NVSHMEMX_ERROR_NOT_SUPPORTED
@@ -284,7 +285,7 @@ COMPAT_COLL_ON_STREAM(void, nvshmemx_broadcastmem, nvshmemx_fcollectmem, nvshmem
 #define COMPAT_STREAM_MINMAX(op) SHMEM_DEVICE_ARITH_TYPES(COMPAT_STREAM_REDUCE_TYPE, op, ) COMPAT_STREAM_HALVES(op)
 #define COMPAT_STREAM_SUM(op) COMPAT_STREAM_MINMAX(op)
 #define COMPAT_STREAM_OP(op, old, TABLE, ...) COMPAT_STREAM_##TABLE(op)
-#if defined(__CUDACC__)
+#ifdef COMPAT_CUDA
 COMPAT_STREAM_TYPE(half, __half, )
 COMPAT_STREAM_TYPE(bfloat16, __nv_bfloat16, )
 #define COMPAT_STREAM_HALVES(op)              \
@@ -336,97 +337,97 @@ COMPAT_HOST void nvshmemx_sync_all_on_stream(compat_stream_t stream)
         shmem_global_exit(1);
 }
 
+#endif
+
 #ifdef __cplusplus
 
 COMPAT_DO(nvshmemx_signal_op, (uint64_t *sig_addr, uint64_t signal, int sig_op, int pe),
-          shmemd_signal_op(compat::world(), sig_addr, signal, sig_op, pe),
+          shmemd_signal_op(compat::world(), sig_addr, signal, COMPAT_SIGNAL(sig_op), pe),
           (sig_op == NVSHMEM_SIGNAL_SET ? shmem_signal_set(sig_addr, signal, pe)
                                         : shmem_signal_add(sig_addr, signal, pe)))
 
 /* ---- by a warp or a block: form is warp, group its group here. The group synchronises at both ends ---- */
 
-#define COMPAT_GROUP_MOVE(T, name, ours, bytes, form, group)                    \
-    PRIM_FN void name##_##form(T *dest, const T *source, size_t nelems, int pe) \
-        COMPAT_SYNCED(group, shmemd_##ours##_group(compat::world(), compat_group, dest, source, nelems *(bytes), pe))
-#define COMPAT_GROUP_SIGNAL(T, name, ours, bytes, form, group)                                                   \
-    PRIM_FN void name##_##form(T *dest, const T *source, size_t nelems, uint64_t *sig_addr, uint64_t signal,     \
-                               int sig_op, int pe)                                                               \
-        COMPAT_SYNCED(group, shmemd_##ours##_group(compat::world(), compat_group, dest, source, nelems *(bytes), \
-                                                   sig_addr, signal, sig_op, pe))
-#define COMPAT_GROUP_STRIDED(T, name, ours, form, group)                                                      \
-    PRIM_FN void name##_##form(T *dest, const T *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe) \
+#define COMPAT_GROUP_MEM(ours, form, group)                                                             \
+    COMPAT_GROUP_FN void nvshmemx_##ours##_##form(void *dest, const void *source, size_t bytes, int pe) \
+        COMPAT_SYNCED(group, shmemd_##ours##_group(compat::world(), compat_group, dest, source, bytes, pe))
+#define COMPAT_GROUP_MEM_SIGNAL(ours, form, group)                                                                  \
+    COMPAT_GROUP_FN void nvshmemx_##ours##_##form(void *dest, const void *source, size_t bytes, uint64_t *sig_addr, \
+                                                  uint64_t signal, int sig_op, int pe)                              \
+        COMPAT_SYNCED(group, shmemd_##ours##_group(compat::world(), compat_group, dest, source, bytes, sig_addr,    \
+                                                   signal, COMPAT_SIGNAL(sig_op), pe))
+#define COMPAT_GROUP_STRIDED(T, name, ours, form, group)                                                              \
+    COMPAT_GROUP_FN void name##_##form(T *dest, const T *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe) \
         COMPAT_SYNCED(group, shmemd_##ours##_group(compat::world(), compat_group, dest, source, dst, sst, nelems, pe))
-#define COMPAT_GROUP_MOVES(T, put, get, bytes, form, group)                 \
-    COMPAT_GROUP_MOVE(T, put, putmem, bytes, form, group)                   \
-    COMPAT_GROUP_MOVE(T, get, getmem, bytes, form, group)                   \
-    COMPAT_GROUP_MOVE(T, put##_nbi, putmem_nbi, bytes, form, group)         \
-    COMPAT_GROUP_MOVE(T, get##_nbi, getmem_nbi, bytes, form, group)         \
-    COMPAT_GROUP_SIGNAL(T, put##_signal, putmem_signal, bytes, form, group) \
-    COMPAT_GROUP_SIGNAL(T, put##_signal_nbi, putmem_signal_nbi, bytes, form, group)
-#define COMPAT_GROUP_COLL(T, call_b, call_f, call_a, bytes, form, group)                                \
-    PRIM_FN int call_b##_##form(nvshmem_team_t team, T *dest, const T *source, size_t nelems, int root) \
-    {                                                                                                   \
-        return compat::broadcast(team, group, dest, source, nelems * (bytes), root);                    \
-    }                                                                                                   \
-    PRIM_FN int call_f##_##form(nvshmem_team_t team, T *dest, const T *source, size_t nelems)           \
-    {                                                                                                   \
-        return compat::fcollect(team, group, dest, source, nelems * (bytes));                           \
-    }                                                                                                   \
-    PRIM_FN int call_a##_##form(nvshmem_team_t team, T *dest, const T *source, size_t nelems)           \
-    {                                                                                                   \
-        return compat::alltoall(team, group, dest, source, nelems * (bytes));                           \
-    }
-#define COMPAT_GROUP_TYPE(NAME, T, form, group, value, ...)                                                   \
-    COMPAT_GROUP_MOVES(T, nvshmemx_##NAME##_put, nvshmemx_##NAME##_get, sizeof(T), form, group)               \
-    COMPAT_GROUP_COLL(T, nvshmemx_##NAME##_broadcast, nvshmemx_##NAME##_fcollect, nvshmemx_##NAME##_alltoall, \
-                      sizeof(T), form, value)
+#define COMPAT_GROUP_TYPE(NAME, T, form, ...)                                                                    \
+    COMPAT_MOVES(COMPAT_GROUP_FN, T, nvshmemx, nvshmemx_##NAME##_put, nvshmemx_##NAME##_get, _##form, sizeof(T)) \
+    COMPAT_COLL(COMPAT_GROUP_FN, T, nvshmemx_##NAME, nvshmemx, _##form)
 #define COMPAT_GROUP_IPUT(NAME, T, form, group, ...)                          \
     COMPAT_GROUP_STRIDED(T, nvshmemx_##NAME##_iput, NAME##_iput, form, group) \
     COMPAT_GROUP_STRIDED(T, nvshmemx_##NAME##_iget, NAME##_iget, form, group)
-#define COMPAT_GROUP_SIZE(BITS, BYTES, form, group, ...)                                              \
-    COMPAT_GROUP_MOVE(void, nvshmemx_put##BITS, putmem, BYTES, form, group)                           \
-    COMPAT_GROUP_MOVE(void, nvshmemx_get##BITS, getmem, BYTES, form, group)                           \
-    COMPAT_GROUP_MOVE(void, nvshmemx_put##BITS##_nbi, putmem_nbi, BYTES, form, group)                 \
-    COMPAT_GROUP_MOVE(void, nvshmemx_get##BITS##_nbi, getmem_nbi, BYTES, form, group)                 \
-    COMPAT_GROUP_SIGNAL(void, nvshmemx_put##BITS##_signal, putmem_signal, BYTES, form, group)         \
-    COMPAT_GROUP_SIGNAL(void, nvshmemx_put##BITS##_signal_nbi, putmem_signal_nbi, BYTES, form, group) \
-    COMPAT_GROUP_STRIDED(void, nvshmemx_iput##BITS, iput##BITS, form, group)                          \
+#define COMPAT_GROUP_SIZE(BITS, BYTES, form, group, ...)                                                  \
+    COMPAT_MOVES(COMPAT_GROUP_FN, void, nvshmemx, nvshmemx_put##BITS, nvshmemx_get##BITS, _##form, BYTES) \
+    COMPAT_GROUP_STRIDED(void, nvshmemx_iput##BITS, iput##BITS, form, group)                              \
     COMPAT_GROUP_STRIDED(void, nvshmemx_iget##BITS, iget##BITS, form, group)
-#define COMPAT_GROUP_REDUCE(NAME, T, op, form, value, ...)                                                           \
-    PRIM_FN int nvshmemx_##NAME##_##op##_##form(nvshmem_team_t team, T *dest, const T *source, size_t nelems)        \
+#define COMPAT_GROUP_COLL_MEM(op, form, value)                                                                       \
+    COMPAT_GROUP_FN int nvshmemx_##op##mem_##form(nvshmem_team_t team, void *dest, const void *source, size_t bytes) \
     {                                                                                                                \
-        return compat::op(team, value, dest, source, nelems);                                                        \
-    }                                                                                                                \
-    PRIM_FN int nvshmemx_##NAME##_##op##scatter_##form(nvshmem_team_t team, T *dest, const T *source, size_t nelems) \
-    {                                                                                                                \
-        return compat::op##scatter(team, value, dest, source, nelems);                                               \
+        return compat::op(team, value, dest, source, bytes);                                                         \
+    }
+#define COMPAT_GROUP_REDUCE(NAME, T, op, form, value, ...)                                                            \
+    COMPAT_GROUP_FN int nvshmemx_##NAME##_##op##_##form(nvshmem_team_t team, T *dest, const T *source, size_t nelems) \
+    {                                                                                                                 \
+        return compat::op(team, value, dest, source, nelems);                                                         \
+    }                                                                                                                 \
+    COMPAT_GROUP_FN int nvshmemx_##NAME##_##op##scatter_##form(nvshmem_team_t team, T *dest, const T *source,         \
+                                                               size_t nelems)                                         \
+    {                                                                                                                 \
+        return compat::op##scatter(team, value, dest, source, nelems);                                                \
     }
 #define COMPAT_GROUP_LOGIC(op, form, value) SHMEM_LOGIC_TYPES(COMPAT_GROUP_REDUCE, op, form, value, )
 #define COMPAT_GROUP_MINMAX(op, form, value) SHMEM_DEVICE_ARITH_TYPES(COMPAT_GROUP_REDUCE, op, form, value, )
 #define COMPAT_GROUP_SUM(op, form, value) COMPAT_GROUP_MINMAX(op, form, value)
 #define COMPAT_GROUP_OP(op, old, TABLE, form, value, ...) COMPAT_GROUP_##TABLE(op, form, value)
-#define COMPAT_GROUP(form, group, value)                                                                       \
-    SHMEM_DEVICE_ARITH_TYPES(COMPAT_GROUP_TYPE, form, group, value, )                                          \
-    SHMEM_DEVICE_ARITH_TYPES(COMPAT_GROUP_IPUT, form, group, )                                                 \
-    SHMEM_SIZES(COMPAT_GROUP_SIZE, form, group, )                                                              \
-    COMPAT_GROUP_MOVES(void, nvshmemx_putmem, nvshmemx_getmem, 1, form, group)                                 \
-    COMPAT_GROUP_COLL(void, nvshmemx_broadcastmem, nvshmemx_fcollectmem, nvshmemx_alltoallmem, 1, form, value) \
-    SHMEM_REDUCE_OPS(COMPAT_GROUP_OP, form, value, )                                                           \
-    PRIM_FN int nvshmemx_barrier_##form(nvshmem_team_t team) { return compat::barrier(team, value); }          \
-    PRIM_FN void nvshmemx_barrier_all_##form(void) { (void)compat::barrier(NVSHMEM_TEAM_WORLD, value); }       \
-    PRIM_FN int nvshmemx_team_sync_##form(nvshmem_team_t team) { return compat::sync(team, value); }           \
-    PRIM_FN int nvshmemx_sync_##form(nvshmem_team_t team) { return compat::sync(team, value); }                \
-    PRIM_FN void nvshmemx_sync_all_##form(void) { (void)compat::sync(NVSHMEM_TEAM_WORLD, value); }
+#define COMPAT_GROUP(form, group, value)                                                                                \
+    COMPAT_GROUP_MEM(putmem, form, group)                                                                               \
+    COMPAT_GROUP_MEM(getmem, form, group)                                                                               \
+    COMPAT_GROUP_MEM(putmem_nbi, form, group)                                                                           \
+    COMPAT_GROUP_MEM(getmem_nbi, form, group)                                                                           \
+    COMPAT_GROUP_MEM_SIGNAL(putmem_signal, form, group)                                                                 \
+    COMPAT_GROUP_MEM_SIGNAL(putmem_signal_nbi, form, group)                                                             \
+    COMPAT_GROUP_FN int nvshmemx_broadcastmem_##form(nvshmem_team_t team, void *dest, const void *source, size_t bytes, \
+                                                     int root)                                                          \
+    {                                                                                                                   \
+        return compat::broadcast(team, value, dest, source, bytes, root);                                               \
+    }                                                                                                                   \
+    COMPAT_GROUP_COLL_MEM(fcollect, form, value)                                                                        \
+    COMPAT_GROUP_COLL_MEM(alltoall, form, value)                                                                        \
+    SHMEM_DEVICE_ARITH_TYPES(COMPAT_GROUP_TYPE, form, )                                                                 \
+    SHMEM_DEVICE_ARITH_TYPES(COMPAT_GROUP_IPUT, form, group, )                                                          \
+    SHMEM_SIZES(COMPAT_GROUP_SIZE, form, group, )                                                                       \
+    SHMEM_REDUCE_OPS(COMPAT_GROUP_OP, form, value, )                                                                    \
+    COMPAT_GROUP_FN int nvshmemx_barrier_##form(nvshmem_team_t team) { return compat::barrier(team, value); }           \
+    COMPAT_GROUP_FN void nvshmemx_barrier_all_##form(void) { (void)compat::barrier(NVSHMEM_TEAM_WORLD, value); }        \
+    COMPAT_GROUP_FN int nvshmemx_team_sync_##form(nvshmem_team_t team) { return compat::sync(team, value); }            \
+    COMPAT_GROUP_FN int nvshmemx_sync_##form(nvshmem_team_t team) { return compat::sync(team, value); }                 \
+    COMPAT_GROUP_FN void nvshmemx_sync_all_##form(void) { (void)compat::sync(NVSHMEM_TEAM_WORLD, value); }
 COMPAT_GROUP(warp, shmemd_wave(), shmemd::wave())
 COMPAT_GROUP(block, shmemd_block(), shmemd::block())
-#if defined(__CUDACC__)
-COMPAT_GROUP_TYPE(half, __half, warp, shmemd_wave(), shmemd::wave(), )
-COMPAT_GROUP_TYPE(half, __half, block, shmemd_block(), shmemd::block(), )
-COMPAT_GROUP_TYPE(bfloat16, __nv_bfloat16, warp, shmemd_wave(), shmemd::wave(), )
-COMPAT_GROUP_TYPE(bfloat16, __nv_bfloat16, block, shmemd_block(), shmemd::block(), )
-#define COMPAT_BLOCK_HALVES(op, ...)                                \
-    COMPAT_GROUP_REDUCE(half, __half, op, block, shmemd::block(), ) \
-    COMPAT_GROUP_REDUCE(bfloat16, __nv_bfloat16, op, block, shmemd::block(), )
+#if defined(COMPAT_CUDA) || defined(COMPAT_EXTERNS)
+#ifdef COMPAT_CUDA
+typedef __half compat_half;
+typedef __nv_bfloat16 compat_bfloat16;
+#else
+typedef shmemd_half_t compat_half;
+typedef shmemd_bfloat16_t compat_bfloat16;
+#endif
+COMPAT_GROUP_TYPE(half, compat_half, warp, )
+COMPAT_GROUP_TYPE(half, compat_half, block, )
+COMPAT_GROUP_TYPE(bfloat16, compat_bfloat16, warp, )
+COMPAT_GROUP_TYPE(bfloat16, compat_bfloat16, block, )
+#define COMPAT_BLOCK_HALVES(op, ...)                                     \
+    COMPAT_GROUP_REDUCE(half, compat_half, op, block, shmemd::block(), ) \
+    COMPAT_GROUP_REDUCE(bfloat16, compat_bfloat16, op, block, shmemd::block(), )
 COMPAT_BLOCK_HALVES(sum_reduce)
 COMPAT_BLOCK_HALVES(prod_reduce)
 COMPAT_BLOCK_HALVES(min_reduce)
@@ -434,45 +435,45 @@ COMPAT_BLOCK_HALVES(max_reduce)
 #endif
 
 /* T: double2 of CUDA, or the program's own struct of two doubles. */
-#define COMPAT_MAXLOC(form, group)                                                                                     \
-    template <class T>                                                                                                 \
-    PRIM_FN int nvshmemx_double2_maxloc_reduce_##form(nvshmem_team_t team, T *dest, const T *source, size_t nelems)    \
-    {                                                                                                                  \
-        static_assert(sizeof(T) == 2 * sizeof(double), "maxloc is of double2: a value and its location");              \
-        return compat::maxloc_reduce(team, group, dest, source, nelems);                                               \
+#define COMPAT_MAXLOC(form, group)                                                                                  \
+    template <class T>                                                                                              \
+    PRIM_FN int nvshmemx_double2_maxloc_reduce_##form(nvshmem_team_t team, T *dest, const T *source, size_t nelems) \
+    {                                                                                                               \
+        static_assert(sizeof(T) == 2 * sizeof(double), "maxloc is of double2: a value and its location");           \
+        return compat::maxloc_reduce(team, group, dest, source, nelems);                                            \
     }
 COMPAT_MAXLOC(warp, shmemd::wave())
 COMPAT_MAXLOC(block, shmemd::block())
 
 #define COMPAT_REAL_ADD(NAME, T)                                                   \
-    PRIM_FN T nvshmemx_##NAME##_atomic_fetch_add(T *dest, T value, int pe)         \
+    COMPAT_GROUP_FN T nvshmemx_##NAME##_atomic_fetch_add(T *dest, T value, int pe) \
     {                                                                              \
         return shmemd_##NAME##_atomic_fetch_add(compat::world(), dest, value, pe); \
     }                                                                              \
-    PRIM_FN void nvshmemx_##NAME##_atomic_add(T *dest, T value, int pe)            \
+    COMPAT_GROUP_FN void nvshmemx_##NAME##_atomic_add(T *dest, T value, int pe)    \
     {                                                                              \
         shmemd_##NAME##_atomic_add(compat::world(), dest, value, pe);              \
     }
 COMPAT_REAL_ADD(float, float)
 COMPAT_REAL_ADD(double, double)
-#if defined(__CUDACC__)
-#define COMPAT_HALF_ADD(NAME, T)                                                    \
-    PRIM_FN T nvshmemx_##NAME##_atomic_fetch_add(T *dest, T value, int pe)          \
-    {                                                                               \
-        return shmemd::atomic_fetch_add(compat::world(), dest, value, pe);          \
-    }                                                                               \
-    PRIM_FN void nvshmemx_##NAME##_atomic_add(T *dest, T value, int pe)             \
-    {                                                                               \
-        shmemd::atomic_add(compat::world(), dest, value, pe);                       \
+#ifdef COMPAT_CUDA
+#define COMPAT_HALF_ADD(NAME, T)                                                   \
+    COMPAT_GROUP_FN T nvshmemx_##NAME##_atomic_fetch_add(T *dest, T value, int pe) \
+    {                                                                              \
+        return shmemd::atomic_fetch_add(compat::world(), dest, value, pe);         \
+    }                                                                              \
+    COMPAT_GROUP_FN void nvshmemx_##NAME##_atomic_add(T *dest, T value, int pe)    \
+    {                                                                              \
+        shmemd::atomic_add(compat::world(), dest, value, pe);                      \
     }
 COMPAT_HALF_ADD(half, __half)
 COMPAT_HALF_ADD(half2, __half2)
 COMPAT_HALF_ADD(bfloat16, __nv_bfloat16)
 COMPAT_HALF_ADD(bfloat162, __nv_bfloat162)
 #endif
-PRIM_FN void nvshmemx_flush(void) { shmemd_flush(compat::world()); }
-PRIM_FN void nvshmemx_flush_warp(void) { shmemd_flush_wave(compat::world()); }
-PRIM_FN void nvshmemx_flush_block(void) { shmemd_flush_block(compat::world()); }
+COMPAT_GROUP_FN void nvshmemx_flush(void) { shmemd_flush(compat::world()); }
+COMPAT_GROUP_FN void nvshmemx_flush_warp(void) { shmemd_flush_wave(compat::world()); }
+COMPAT_GROUP_FN void nvshmemx_flush_block(void) { shmemd_flush_block(compat::world()); }
 
 /* ---- what is missing: a sentence at compile time ---- */
 
@@ -526,7 +527,7 @@ SHMEM_DEVICE_ARITH_TYPES(COMPAT_MISSING_TYPE, )
     COMPAT_MISSING(nvshmemx_##NAME##_wait_until_all_on_stream, COMPAT_NO_WORD) \
     COMPAT_MISSING(nvshmemx_##NAME##_wait_until_all_vector_on_stream, COMPAT_NO_WORD)
 SHMEM_STD_TYPES(COMPAT_MISSING_WAIT, )
-#if !defined(__CUDACC__)
+#ifndef COMPAT_CUDA
 COMPAT_MISSING(nvshmemx_half_atomic_add, "there is no __half on the CPU device; take shmemd_half_atomic_add")
 COMPAT_MISSING(nvshmemx_half_atomic_fetch_add, "there is no __half on the CPU device; take shmemd_half_atomic_fetch_add")
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What NVSHMEM's and rocSHMEM's names share on the host: the state of a PE, teams by number, start and end. Included by
- * compat/nvshmem.h and compat/rocshmem/rocshmem.hpp only. */
+ * compat/nvshmem.h and compat/rocshmem/rocshmem.hpp only. With COMPAT_EXTERNS (device/nvshmem_externs.cpp) there is no
+ * host code, and the names of kernels are C functions that other tool chains link. */
 #ifndef COMPAT_STATE_H
 #define COMPAT_STATE_H
 
@@ -10,8 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifndef COMPAT_EXTERNS
 #include "../shmem.h"
 #include "../shmemx.h"
+#endif
 #ifdef __cplusplus
 #include "../shmem_device.hpp"
 #else
@@ -21,10 +24,15 @@
 /* Teams are numbers, for kernels too. COMPAT_NODE is the last that is always there. */
 enum { COMPAT_WORLD = 0, COMPAT_SHARED = 1, COMPAT_NODE = 2, COMPAT_TEAMS = 256, COMPAT_ROOM = 256 << 20 };
 
+/* What kernels read; in a module that the program itself loads, under this name. */
+#define COMPAT_SYMBOL "isomer_compat_state"
 struct compat_kernels {
     shmemd_t *teams; /* [COMPAT_TEAMS] in device memory */
     shmemd_t world;
 };
+
+#ifndef COMPAT_EXTERNS
+
 /* A translation unit with kernels: how it takes the state. */
 struct compat_unit {
     int (*take)(const struct compat_kernels *state); /* 0, or the vendor's error */
@@ -197,8 +205,8 @@ COMPAT_HOST void compat_end(void)
     compat_host_state()->uses--;
     shmem_finalize();
 }
-/* Modules that the driver loads by itself do not get the handle: an error with a sentence, of programs that have such
- * calls on a path that they seldom take. */
+/* Modules that do not get the handle: an error with a sentence, of programs that have such calls on a path that they
+ * seldom take. */
 COMPAT_HOST int compat_no_module(const char *call, int error)
 {
     fprintf(stderr,
@@ -207,11 +215,29 @@ COMPAT_HOST int compat_no_module(const char *call, int error)
             call);
     return error;
 }
+/* Gives the state to a module that the program has loaded. 0, or nonzero after a sentence. */
+COMPAT_HOST int compat_module(const char *call, void *module)
+{
+    struct compat_host *host = compat_here();
+    if (host->uses == 0) {
+        fprintf(stderr, "%s: the library does not run; start it first\n", call);
+        return 1;
+    }
+    return shmemx_module_write(module, COMPAT_SYMBOL, &host->kernels, sizeof host->kernels);
+}
+
+#endif
 
 /* ---- calls of host and kernels ---- */
 
-#ifdef __cplusplus
+#if defined(COMPAT_EXTERNS)
+#define COMPAT_BOTH PRIM_EXTERN
+#define COMPAT_GROUP_FN PRIM_EXTERN
+#define COMPAT_EITHER(kernel, host) kernel
+#include "kernels.hpp"
+#elif defined(__cplusplus)
 #define COMPAT_BOTH PRIM_BOTH_FN
+#define COMPAT_GROUP_FN PRIM_FN
 #define COMPAT_EITHER(kernel, host) PRIM_EITHER(kernel, host)
 #include "kernels.hpp"
 #else
@@ -233,12 +259,16 @@ COMPAT_HOST int compat_no_module(const char *call, int error)
         call;                                      \
         shmemd_group_sync(compat_group);           \
     }
-/* A call that is missing: a sentence at compile time. */
+/* A call that is missing: a sentence at compile time, or no function. */
+#ifdef COMPAT_EXTERNS
+#define COMPAT_MISSING(name, sentence)
+#else
 #define COMPAT_MISSING(name, sentence)                                          \
     template <class... A> PRIM_BOTH_FN void *name(A...)                         \
     {                                                                           \
         static_assert(sizeof...(A) > 99, #name " is not in Isomer: " sentence); \
         return nullptr;                                                         \
     }
+#endif
 
 #endif

@@ -1,15 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# device/externs.c for tool chains that link PTX or bitcode: the names that the preprocessor sees come out as definitions
-# that others can link, and nothing is left undefined. A compiler for a device that has no target must fail: it would
-# make an empty file.
+# device/externs.c and nvshmem_externs.cpp for tool chains that link PTX or bitcode: the names that the preprocessor
+# sees come out as definitions that others can link, and nothing is left undefined; the latter has its variable. A
+# compiler for a device that has no target must fail: it would make an empty file.
 # usage: externs.sh [FOLDER]   what a build has made in FOLDER; without it by the commands that the file names, by nvcc,
 #                              and by a clang for gfx942 and for sm_90 (without any header of CUDA), where it is found
 # Ends 0, 1, or 77 where there is neither a file nor a compiler.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 source=$root/device/externs.c
-least=340
+names='\(shmemd_extern\|shmemd_program\|nvshmemx\?\)_[a-z0-9_]*'
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 made=
@@ -22,13 +22,16 @@ fail() {
 
 # look_at_ptx FILE, look_at_bitcode NAME FILE: what it defines, and what it needs
 look_at_ptx() {
-    sed -n 's/^\.visible \.func.* \(shmemd_\(extern\|program\)_[a-z0-9_]*\)(.*/\1/p' "$1" | sort >"$folder/ptx.names"
+    sed -n "s/^\.visible \.func.* \($names\)(.*/\1/p" "$1" | sort >"$folder/ptx.names"
     made="$made ptx"
     ! grep '^\.extern \.func' "$1" || fail "the PTX needs functions of others"
 }
 look_at_bitcode() {
-    "$bin/llvm-nm" "$2" | sed -n 's/.* [TW] \(shmemd_\(extern\|program\)_.*\)/\1/p' | sort >"$folder/$1.names"
+    "$bin/llvm-nm" "$2" | sed -n "s/.* [TW] \($names\)$/\1/p" | sort >"$folder/$1.names"
     made="$made $1"
+    case $1 in
+    isomer_nvshmem*) "$bin/llvm-nm" "$2" | grep -q ' D isomer_compat_state$' || fail "$1 has no variable" ;;
+    esac
     ! "$bin/llvm-nm" --undefined-only "$2" | grep . || fail "the bitcode for $1 needs functions of others"
 }
 
@@ -52,7 +55,7 @@ for clang in clang-19 clang-20 clang-21 clang-22 /opt/rocm/llvm/bin/clang; do
     bin=$("$clang" -print-resource-dir)/../../../bin # with the tools of its version; the name may be a compiler cache's
     [ -x "$bin/llvm-nm" ] || continue
     if [ $# -gt 0 ]; then
-        for file in "$1"/isomer_device-*.bc; do
+        for file in "$1"/isomer_device-*.bc "$1"/isomer_nvshmem-*.bc; do
             [ ! -e "$file" ] || look_at_bitcode "$(basename "$file" .bc)" "$file"
         done
     else
@@ -76,12 +79,24 @@ if [ -z "$made" ]; then
     echo "skipped: no file in ${1:-a folder}, no nvcc (CUDACXX, PATH, /usr/local/cuda/bin), no clang 19 or later"
     exit 77
 fi
-"${CC:-cc}" -E -P "$source" |
-    grep -o 'shmemd_\(extern\|program\)_[a-z0-9_]* *(' | tr -d ' (' | sort -u >"$folder/expected"
-n=$(wc -l <"$folder/expected")
-[ "$n" -ge $least ] || fail "the file has $n functions, expected at least $least"
+# expect FILE LEAST COMMAND...: the functions of a source, by its preprocessor; at least so many
+expect() {
+    to=$folder/$1 least=$2
+    shift 2
+    "$@" -E -P | grep -o "$names *(" | tr -d ' (' | grep -v maxloc | sort -u >"$to"
+    n=$(wc -l <"$to")
+    [ "$n" -ge "$least" ] || fail "the preprocessor shows $n functions, expected at least $least: $*"
+}
+expect expected 340 "${CC:-cc}" "$source"
 for kind in $made; do
     echo "$kind: $(wc -l <"$folder/$kind.names") functions"
-    diff "$folder/expected" "$folder/$kind.names" || fail "$kind has not the functions of the file"
+    expected=$folder/expected
+    case $kind in
+    isomer_nvshmem*)
+        expect expected.nvshmem 2100 "${CC:-cc}" -x c++ "$root/device/nvshmem_externs.cpp"
+        expected=$folder/expected.nvshmem
+        ;;
+    esac
+    diff "$expected" "$folder/$kind.names" || fail "$kind has not the functions of the file"
 done
 [ $failures -eq 0 ]

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+// The kernels of nvshmem_calls.cpp and of nvshmem_kernels.cpp, which is a module.
+#ifndef TEST_NVSHMEM_KERNELS_HPP
+#define TEST_NVSHMEM_KERNELS_HPP
+
+enum { THREADS = 128, MOST = 1000 };
+
+extern "C" {
+SHMEMD_GLOBAL void ring_of_values(int *box, int *result);
+SHMEMD_GLOBAL void ring_of_sums(int *dest, const int *source, size_t nelems, uint64_t *signal, size_t chunk);
+SHMEMD_GLOBAL void send_by_groups(int *dest, int *source, uint64_t *signal, int round);
+SHMEMD_GLOBAL void collectives(nvshmem_team_t team, long long *area, int *wrong);
+}
+
+#ifndef TEST_MODULE
+
+// ---- a value goes around, each PE adds its number ----
+SHMEMD_GLOBAL void ring_of_values(int *box, int *result)
+{
+    const int me = nvshmem_my_pe(), n = nvshmem_n_pes();
+    int value = me;
+    for (int i = 0; i < n; i++) {
+        nvshmem_int_p(box, value, (me + 1) % n);
+        nvshmem_barrier_all();
+        value = *(volatile int *)box + me;
+        nvshmem_barrier_all();
+    }
+    *result = value;
+}
+
+// ---- a sum goes around in chunks, then its result; one thread sends ----
+SHMEMD_GLOBAL void ring_of_sums(int *dest, const int *source, size_t nelems, uint64_t *signal, size_t chunk)
+{
+    const int me = nvshmem_my_pe(), n = nvshmem_n_pes(), right = (me + 1) % n;
+    const size_t rank = shmemd_thread_index(), size = shmemd_block_size(), chunks = nelems / chunk;
+    for (size_t c = 0; c < chunks; c++) {
+        if (me != 0) {
+            if (rank == 0)
+                nvshmem_signal_wait_until(signal, NVSHMEM_CMP_GE, c + 1);
+            shmemd::group_sync(shmemd::block());
+            for (size_t i = c * chunk + rank; i < (c + 1) * chunk; i += size)
+                dest[i] += source[i];
+            shmemd::group_sync(shmemd::block());
+        }
+        if (rank == 0)
+            nvshmem_int_put_signal_nbi(dest + c * chunk, (me == 0 ? source : dest) + c * chunk, chunk, signal, 1,
+                                       NVSHMEM_SIGNAL_ADD, right);
+    }
+    if (rank == 0)
+        for (size_t c = 0; c < chunks; c++) {
+            if (me < n - 1)
+                nvshmem_signal_wait_until(signal, NVSHMEM_CMP_GE, me == 0 ? c + 1 : chunks + c + 1);
+            if (me < n - 2)
+                nvshmem_int_put_signal_nbi(dest + c * chunk, dest + c * chunk, chunk, signal, 1, NVSHMEM_SIGNAL_ADD,
+                                           right);
+        }
+}
+
+// ---- puts that rely on the syncs at both ends ----
+// All threads fill `source`, the group sends it without a sync of the kernel's own, one thread fences and signals.
+SHMEMD_GLOBAL void send_by_groups(int *dest, int *source, uint64_t *signal, int round)
+{
+    const int me = nvshmem_my_pe(), n = nvshmem_n_pes(), right = (me + 1) % n, left = (me + n - 1) % n;
+    const int rank = (int)shmemd_thread_index(), size = (int)shmemd_block_size();
+    const int wave = (int)shmemd::rank(shmemd::wave()), waves = (int)shmemd::size(shmemd::wave()), first = rank - wave;
+    for (int i = rank; i < MOST; i += size)
+        source[i] = me * 10000 + round * 1000 + i % 1000;
+    nvshmemx_int_put_nbi_block(dest, source, MOST, right);
+    if (rank == 0) {
+        nvshmem_fence();
+        nvshmemx_signal_op(signal, 1, NVSHMEM_SIGNAL_ADD, right);
+    }
+    source[MOST + rank] = me * 10000 + round * 1000 + rank;
+    nvshmemx_putmem_nbi_warp(dest + MOST + first, source + MOST + first, (size_t)waves * sizeof(int), right);
+    if (wave == 0) {
+        nvshmem_fence();
+        nvshmemx_signal_op(signal, 1, NVSHMEM_SIGNAL_ADD, right);
+    }
+    const uint64_t each = 1 + (uint64_t)(size + waves - 1) / (uint64_t)waves;
+    if (rank == 0)
+        nvshmem_signal_wait_until(signal, NVSHMEM_CMP_GE, each * ((uint64_t)round + 1));
+    shmemd::group_sync(shmemd::block());
+    for (int i = rank; i < MOST; i += size)
+        if (dest[i] != left * 10000 + round * 1000 + i % 1000)
+            nvshmem_uint64_atomic_add(signal + 1, 1, me);
+    if (dest[MOST + rank] != left * 10000 + round * 1000 + rank)
+        nvshmem_uint64_atomic_add(signal + 1, 1, me);
+    nvshmemx_barrier_all_block();
+}
+
+#ifdef __CUDACC__
+typedef double2 located;
+#else
+struct located {
+    double x, y;
+};
+#endif
+
+// ---- barriers and collectives: by a thread, by a warp, by a block ----
+SHMEMD_GLOBAL void collectives(nvshmem_team_t team, long long *area, int *wrong)
+{
+    const int me = nvshmem_team_my_pe(team), n = nvshmem_team_n_pes(team), rank = (int)shmemd_thread_index();
+    const bool in_first_wave =
+        rank < (int)shmemd_group_size(shmemd_wave()) && rank == (int)shmemd::rank(shmemd::wave());
+    long long *all = area + 64, *sum = area + 512, *swapped = area + 600;
+    int bad = 0;
+    for (int i = rank; i < 64; i += (int)shmemd_block_size())
+        area[i] = me * 100 + i;
+    shmemd::group_sync(shmemd::block());
+    if (rank == 0) {
+        bad += nvshmem_longlong_fcollect(team, all, area, 3) != 0 || nvshmem_barrier(team) != 0;
+        for (int pe = 0; pe < n; pe++)
+            bad += all[3 * pe + 2] != pe * 100 + 2;
+        bad += nvshmem_longlong_sum_reduce(team, sum, area, 5) != 0;
+        bad += sum[4] != (long long)n * (n - 1) / 2 * 100 + 4 * n;
+        bad += nvshmem_longlong_max_reduce(team, sum, sum, 5) != 0; // in place
+        bad += sum[3] != (long long)n * (n - 1) / 2 * 100 + 3 * n;
+    }
+    shmemd::group_sync(shmemd::block());
+    if (in_first_wave) {
+        bad += nvshmemx_longlong_alltoall_warp(team, swapped, all, 2) != 0;
+        for (int pe = 0; pe < n; pe++)
+            bad += swapped[2 * pe] != all[2 * me];
+        bad += nvshmemx_longlong_broadcast_warp(team, sum, area, 40, n - 1) != 0;
+        bad += sum[39] != (n - 1) * 100 + 39;
+        bad += nvshmemx_longlong_min_reduce_warp(team, swapped, area, 40) != 0;
+        bad += swapped[39] != 39;
+        bad += nvshmemx_longlong_sum_reducescatter_warp(team, swapped, area, 4) != 0;
+        bad += swapped[3] != (long long)n * (n - 1) / 2 * 100 + (long long)n * (4 * me + 3);
+        bad += nvshmemx_barrier_warp(team) != 0;
+    }
+    shmemd::group_sync(shmemd::block());
+    bad += nvshmemx_longlong_sum_reduce_block(team, sum, area, 50) != 0;
+    bad += sum[49] != (long long)n * (n - 1) / 2 * 100 + 49 * n;
+    bad += nvshmemx_longlong_fcollect_block(team, all, area, 10) != 0 || all[10 * n - 1] != (n - 1) * 100 + 9;
+    bad += nvshmemx_team_sync_block(team) != 0;
+    located *pairs = (located *)(area + 512), *best = pairs + 20; // the largest of each: of PE n - 1, or equal on all
+    for (int i = rank; i < 20; i += (int)shmemd_block_size()) {
+        pairs[i].x = i % 2 == 0 ? me : 7;
+        pairs[i].y = me + i;
+    }
+    shmemd::group_sync(shmemd::block());
+    bad += nvshmemx_double2_maxloc_reduce_block(team, best, pairs, 20) != 0;
+    bad += best[18].x != n - 1 || best[18].y != n - 1 + 18 || best[19].x != 7 || best[19].y != 19;
+    if (in_first_wave) {
+        bad += nvshmemx_double2_maxloc_reduce_warp(team, pairs, pairs, 20) != 0;
+        bad += pairs[4].x != n - 1 || pairs[4].y != n - 1 + 4 || pairs[5].y != 5;
+    }
+    shmemd::group_sync(shmemd::block());
+    nvshmemx_longlong_get_block(all, area, 20, nvshmem_my_pe());
+    bad += all[19] != me * 100 + 19;
+    nvshmem_int_atomic_add(wrong, bad, nvshmem_my_pe());
+    nvshmemx_barrier_block(team);
+}
+
+#endif
+
+#endif
