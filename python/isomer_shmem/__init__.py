@@ -14,7 +14,7 @@ __all__ = ["IsomerError", "load"]
 
 
 def __getattr__(name):
-    if name in ("deepspeed", "fsdp", "inference", "triton", "vllm"):
+    if name in ("deepspeed", "fsdp", "inference", "nvshmem", "triton", "vllm"):
         import importlib
 
         return importlib.import_module("." + name, __name__)

@@ -128,6 +128,7 @@ CALLS = {
     "shmemx_recv_on_stream": (c_int, [c_void_p, c_void_p, c_size_t, c_int, c_int, c_void_p]),
     "shmemx_coll_group_begin": (c_int, []),
     "shmemx_coll_group_end": (c_int, []),
+    "shmemx_module_write": (c_int, [c_void_p, c_char_p, c_char_p, c_size_t]),
     "shmemx_stream_create": (c_int, [POINTER(c_void_p)]),
     "shmemx_stream_destroy": (c_int, [c_void_p]),
     "shmemx_stream_synchronize": (c_int, [c_void_p]),
@@ -245,6 +246,28 @@ def _check_structs(library):
                 getattr(library, call)
             raise IsomerError(f"{name} has {there} bytes in libisomer.so and {here} in this package: install the "
                               "package and the library of one version")
+
+
+def device_file(name):
+    """The path of a file that is installed beside the library for compilers of kernels."""
+    library = chosen()
+    folder = os.path.dirname(os.path.realpath(library) if os.sep in library else _loaded(library))
+    folders = [os.path.join(folder, "isomer"), folder]
+    for folder in folders:
+        if os.path.exists(os.path.join(folder, name)):
+            return os.path.join(folder, name)
+    raise IsomerError(f"there is no {name} in {', '.join(folders)}: build and install Isomer where a clang 19 or later "
+                      "is found, or set ISOMER_LIB to the libisomer.so of such a build")
+
+
+def _loaded(name):
+    """The path of a library that the system's loader finds."""
+    try:
+        load()
+    except IsomerError:
+        return name
+    with open("/proc/self/maps") as maps:
+        return next((line.split(maxsplit=5)[5].strip() for line in maps if "/" + name in line), name)
 
 
 @functools.cache

@@ -19,13 +19,10 @@ counts in the handle's team. Programs of one handle that call barrier, sync or a
 as many on each PE, and program i meets program i of the other PEs. Not for kernels with num_ctas > 1 or inside
 warp-specialised regions.
 """
-import os
-
 import triton  # noqa: F401
 from triton.language import core
 
 from . import _lib
-from ._lib import IsomerError
 
 EQ, NE, LT, LE, GT, GE = (core.constexpr(value) for value in range(1, 7))  # SHMEM_CMP_
 SET, ADD = core.constexpr(_lib.SIGNAL_SET), core.constexpr(_lib.SIGNAL_ADD)
@@ -38,24 +35,7 @@ def bitcode(backend="cuda", arch=None):
     if backend not in ("cuda", "hip"):
         raise ValueError(f"isomer_shmem.triton.bitcode: backend {backend!r} is neither 'cuda' nor 'hip'")
     name = "isomer_device-" + ("nvptx64" if backend == "cuda" else str(arch).split(":")[0]) + ".bc"
-    library = _lib.chosen()
-    folder = os.path.dirname(os.path.realpath(library) if os.sep in library else _loaded(library))
-    folders = [os.path.join(folder, "isomer"), folder]
-    for folder in folders:
-        if os.path.exists(os.path.join(folder, name)):
-            return os.path.join(folder, name)
-    raise IsomerError(f"there is no {name} in {', '.join(folders)}: build and install Isomer where a clang 19 or later "
-                      "is found, or set ISOMER_LIB to the libisomer.so of such a build")
-
-
-def _loaded(name):
-    """The path of a library that the system's loader finds."""
-    try:
-        _lib.load()
-    except IsomerError:
-        return name
-    with open("/proc/self/maps") as maps:
-        return next((line.split(maxsplit=5)[5].strip() for line in maps if "/" + name in line), name)
+    return _lib.device_file(name)
 
 
 def options(target=None):
