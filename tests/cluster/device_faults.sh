@@ -7,7 +7,7 @@
 victim=$(program device_victim)
 oshrun=$(program oshrun)
 RANDOM=${ISO_FAULT_SEED:-$$}
-limit_ms=4000
+limit_ms=6000
 
 job 60 "$oshrun" -n 3 "$victim" busy 0 -1
 [ "$status" -ne 77 ] || skip "there is no device"

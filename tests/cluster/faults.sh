@@ -9,7 +9,7 @@
 victim=$(program fault_victim)
 oshrun=$(program oshrun)
 RANDOM=${ISO_FAULT_SEED:-$$}
-limit_ms=3000
+limit_ms=6000 # beside compilers and other tests
 
 # Without a launcher the survivors end each other. A PE says which one died, and none blames another PE.
 expect_right_name() {
