@@ -9,7 +9,7 @@
 #include <time.h>
 
 #define SLICE_NS 1000000u /* what a busy program keeps, 1.4 ms with two cores; a yield among waiting PEs takes 1 us */
-#define TURN_MIN_NS 2000u  /* a yield takes less where nobody else wants the core */
+#define TURN_MIN_NS 2000u /* a yield takes less where nobody else wants the core */
 #define TURN_MAX_NS 200000u
 #define NAP_MIN_NS 10000 /* and the timer's slack, 50 us */
 #define NAP_MAX_NS 1000000

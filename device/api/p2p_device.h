@@ -54,8 +54,8 @@ PRIM_FN int isod_signal_wait_of(shmemd_t h, shmemd_group_t g, struct isod_until 
     if (prim_is_first(g)) {
         const struct isod_waited who = isod_who(ISOD_CALL_SIGNAL_WAIT_UNTIL, ISOD_LOAD_I32(&h.team->world_of[pe]));
         if (!isod_wait(h, u, who, (uint64_t *)0)) {
-            /* The look that has found the PE gone is relaxed. Behind a fence, pairs with the host's store of its end,
-             * one more look finds all that the PE has changed before. */
+            /* The look that found the PE gone was relaxed. This fence pairs with the store of its end by the host: one
+             * more look then finds all that the PE changed before. */
             prim_acquire_after_atomic();
             lost = !isod_holds(u, isod_peek(u));
             prim_acquire_from_peer(); /* pairs with the release of the PE */

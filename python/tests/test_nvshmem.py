@@ -26,6 +26,7 @@ def compiled(kernel, tmp_path, monkeypatch, **types):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     made = triton.compile(ASTSource(kernel, signature=types), target=GPUTarget("cuda", 90, 32),
                           options={"extern_libs": {"nvshmem": the_file()}})
+    assert nvshmem._triton_has_loaded in triton.knobs.runtime.kernel_load_end_hook.calls
     assert not re.search(r"^declare .*@nvshmem", made.asm["llir"], re.M)
     assert ".extern .func" not in made.asm["ptx"] and len(made.asm["cubin"]) > 1000
     assert re.search(r"^\.visible \.const \.align 8 \.b8 isomer_compat_state\[72\]", made.asm["ptx"], re.M)
@@ -100,7 +101,7 @@ def filled(path, wrong):
     nvshmem.start(None, device="cpu")  # team 1 is the default group once more
     module, struct = ctypes.CDLL(path), isomer_shmem.Handle()
     nvshmem.init_module(module._handle)
-    with pytest.raises(isomer_shmem.IsomerError, match="the module has no variable isomer_compat_state of 72 bytes"):
+    with pytest.raises(isomer_shmem.IsomerError, match="variable isomer_compat_state of 72 bytes cannot be written"):
         nvshmem.init_module(ctypes.CDLL(wrong)._handle)
     state = (ctypes.c_uint64 * 9).in_dll(module, "isomer_compat_state")
     table = ctypes.string_at(state[0], 2 * struct.nbytes)

@@ -235,7 +235,7 @@ int pshmemx_module_write(void *module, const char *name, const void *value, size
         return 1;
     if (iso_gpu_module_write(d->gpu, module, name, value, bytes) == 0)
         return 0;
-    log_error("shmemx_module_write: the module has no variable %s of %zu bytes: %s", name, bytes,
+    log_error("shmemx_module_write: variable %s of %zu bytes cannot be written: %s", name, bytes,
               iso_gpu_error(d->gpu));
     return 1;
 }
