@@ -3,12 +3,12 @@
 
     import isomer_shmem.nvshmem as nvshmem
 
-    nvshmem.start()  # once, behind init_process_group
+    nvshmem.start()  # once, after init_process_group
     kernel[(1,)](..., extern_libs={"nvshmem": nvshmem.bitcode()})
 
-Where `kernel` calls them by core.extern_elementwise, as torch.distributed._symmetric_memory does. docs/nvshmem.md says
-what each function does. A module with such functions has a variable that must be filled once it has been loaded. For
-Triton start() installs a hook; other programs call init_module(). isomer_shmem.triton is the way without all that.
+`kernel` calls them by core.extern_elementwise, as torch.distributed._symmetric_memory does. docs/nvshmem.md says what
+each function does. A module with such functions has a variable that must be filled once it has been loaded. For Triton
+bitcode() installs a hook; other programs call init_module(). isomer_shmem.triton is the way without all that.
 """
 import ctypes
 import struct
@@ -23,7 +23,10 @@ _table = None  # the handles of teams, in device memory, which _state points to
 
 
 def bitcode():
-    """The file with the functions, for NVIDIA's GPUs of 8.0 and later."""
+    """The file with the functions, for NVIDIA's GPUs of 8.0 and later. Triton, once it is imported, fills each module that
+    has them."""
+    if "triton" in sys.modules:
+        sys.modules["triton"].knobs.runtime.kernel_load_end_hook.add(_triton_has_loaded)
     return _lib.device_file("isomer_nvshmem-nvptx64.bc")
 
 
@@ -39,8 +42,6 @@ def start(*groups, device="cuda"):
     content = [ctypes.string_at(handle.address, handle.nbytes) for handle in handles]
     _table = torch.frombuffer(bytearray(b"".join(content)), dtype=torch.int64).to(device, copy=True)
     _state = struct.pack("=Q", _table.data_ptr()) + content[0]
-    if "triton" in sys.modules:
-        sys.modules["triton"].knobs.runtime.kernel_load_end_hook.add(_triton_has_loaded)
 
 
 def init_module(module):
