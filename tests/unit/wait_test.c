@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* What the report of a wait that lasts says: the call, the comparison, and the values as the program has them, signed
  * ones too. A second thread ends each wait when it has seen the report. And which waits stay silent: a PE that died
- * while it printed a report silences nobody. */
+ * while it printed a report silences nobody. And how long the next wait spins, by what a yield has shown. */
+#include "../../bootstrap/yield.h"
 #include "../../shmem/node/wait.h"
 #include "../check.h"
 
@@ -103,11 +104,42 @@ static void check_covered(void)
     CHECK_EQ(__atomic_load_n(&claim->begun_ns, __ATOMIC_RELAXED), later);
 }
 
+/* ---- spinning ---- */
+
+static _Thread_local long yielded = -1; /* what this thread's next yield shows; -1: the truth */
+
+enum yielded __wrap_iso_yield(uint64_t *since_ns);
+enum yielded __real_iso_yield(uint64_t *since_ns);
+enum yielded __wrap_iso_yield(uint64_t *since_ns)
+{
+    if (yielded < 0)
+        return __real_iso_yield(since_ns);
+    shmem_long_p(job.word, 1, 0);
+    return (enum yielded)yielded;
+}
+
+static void check_spin(void)
+{
+    static const struct {
+        enum yielded shown;
+        unsigned most; /* polls; 0: as many as at first */
+    } steps[] = {{YIELDED_TURN, 64}, {YIELDED_SLEPT, 64}, {YIELDED_ALONE, 0}, {YIELDED_SLEPT, 0}, {YIELDED_TURN, 64}};
+    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+        shmem_long_p(job.word, 0, 0);
+        yielded = steps[i].shown;
+        shmem_long_wait_until(job.word, SHMEM_CMP_EQ, 1);
+        yielded = -1;
+        CHECK_EQ(ISO->spin, steps[i].most != 0 ? steps[i].most : ISO->spin_most);
+        CHECK_EQ(ISO->spin_alone, ISO->spin);
+    }
+}
+
 int main(void)
 {
     int provided;
     alarm(100); /* a report that does not come is a failure */
     setenv("SHMEM_TIMEOUT", "0.02", 1);
+    setenv("SHMEM_SPIN", "500", 1); /* whatever the cores */
     if (shmem_init_thread(SHMEM_THREAD_MULTIPLE, &provided) != 0)
         return CHECK_FAILED;
     job.word = (long *)shmem_calloc(1, sizeof(*job.word));
@@ -116,6 +148,7 @@ int main(void)
         (void)check_report(&cases[i]);
     check_dead_claim();
     check_covered();
+    check_spin();
     shmem_finalize();
     return check_self.failures == 0 ? CHECK_PASSED : CHECK_FAILED;
 }
