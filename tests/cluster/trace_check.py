@@ -9,9 +9,11 @@ ends inside of a box. Then each condition, a Python expression, must hold of
     heap    bytes of the symmetric heap over time, by PE
     kernels waits of kernels, like boxes
 
-Where Perfetto's trace processor is on PATH, it loads the file too, and must count the same."""
+Where Perfetto's trace processor is on PATH, or PERFETTO_UI is the folder of its page (`trace_processor.js`), it loads the
+file too, and must count the same."""
 import collections
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -73,6 +75,8 @@ def box_at(calls, time):
 
 def count_by_perfetto(path, n_calls, n_arrows):
     tool = shutil.which("trace_processor_shell") or shutil.which("trace_processor")
+    if "PERFETTO_UI" in os.environ:
+        tool = os.path.join(os.path.dirname(__file__), "trace_processor.js")
     if tool is None:
         return
     query = f"{path}.sql"
