@@ -513,19 +513,19 @@ def _plan(records):
     return True
 
 
-def join_others(store, rank, ranks, timeout):
+def join_others(store, rank, ranks, timeout, named):
     """As join, for members who may be in different jobs or in a broken one: they leave them, or stay in the one that
-    all of them are in."""
+    all of them are in. Also returns the highest `named` of the members."""
     with _lock:
         _forget_parent()
         try:
             is_whole = _world is not None and _world.broken is None and not _world.is_broken()
             records = exchange(store, "plan", rank, len(ranks), timeout,
                                {"job": _world.name if is_whole else None, "others": _world.leases if is_whole else 0,
-                                "size": _world.size if is_whole else 0})
+                                "size": _world.size if is_whole else 0, "named": named})
             if _world is not None and (_plan(records) or not is_whole):
                 _leave_job()
-            return join(PrefixStore("join", store), rank, ranks, timeout)
+            return *join(PrefixStore("join", store), rank, ranks, timeout), max(record["named"] for record in records)
         except BaseException:
             if _world is not None and _world.leases == 0:
                 _leave_job()

@@ -57,8 +57,9 @@ def create(options, _backend_options=None):
     """torch's creator: collective over the group's members, who all get a group or all an exception."""
     store, rank, size, timeout = options.store, options.group_rank, options.group_size, options.timeout
     ranks = list(options.global_ranks_in_group) or list(range(size))  # torch leaves the default group's away
-    # A name may come again on the same store, with old keys under it. All members make it equally often.
-    count = store.add(f"isomer/made/{rank}", 1)
+    # A name may come again on the same store, with old keys under it. All members make it equally often, since the
+    # default group has its members.
+    count = store.add(f"isomer/made/{getattr(dist.group.WORLD, 'uuid', '')}/{rank}", 1)
     prefix = PrefixStore(f"isomer/{count}", store)
     lease, reason = _world.join(PrefixStore("join", prefix), rank, ranks, timeout)
     if lease is None:
@@ -133,9 +134,9 @@ def get_reconfigure_handle(group=None):
 
 def _ours(name, group):
     group = group if group is not None else dist.group.WORLD
-    if not isinstance(group, IsomerGroup):
+    if group is not None and not isinstance(group, IsomerGroup):
         raise IsomerError(f"{name}: the process group is of another backend, which would have to change members, too")
-    return group
+    return group_of(group)
 
 
 def reconfigure(uuid, handles, timeout=None, group=None):
@@ -152,28 +153,30 @@ def reconfigure(uuid, handles, timeout=None, group=None):
     return _ours("reconfigure", group).reconfigure(ReconfigureOptions(uuid, list(handles), timeout))
 
 
-def shrink(ranks_to_exclude):
-    """The other ranks go on in their processes, after a death or without one: they leave the job and make a default group
-    of their own, which is returned. All earlier groups are destroyed, and symmetric tensors with them; ranks are counted
-    anew, in their old order. All ranks that stay call it with the same list; those in the list do not. The store must be
-    in a process that stays: torchrun's is in its agent. reconfigure() keeps the group's object."""
-    before, excluded = group_of(None), sorted(set(ranks_to_exclude))
-    size, me = before.size(), before.rank()
+def shrink(ranks_to_exclude, group=None):
+    """The other ranks of a group (None: the default one) go on in it, after a death or without one: reconfigure() with
+    those that are left, in their old order. All of them call it with the same list; those in the list do not. Where the
+    default group shrinks, all other groups of these processes end, as with torch's shrink_group, since ranks are counted
+    anew. Returns the group, which is the same object."""
+    mine, excluded = _ours("shrink", group), sorted(set(ranks_to_exclude))
+    size, me = mine.size(), mine.rank()
     for rank in excluded:
         check_rank("shrink: rank", rank, size)
     staying = [rank for rank in range(size) if rank not in excluded]
     if not excluded or me in excluded:
         raise ValueError(f"isomer: shrink: ranks_to_exclude is {excluded}; it must name at least one rank of "
                          f"0..{size - 1}, and not rank {me}, which calls")
-    if before is not dist.group.WORLD:
-        raise IsomerError("shrink: the default process group is of another backend, which would have to shrink, too")
-    rank, timeout = staying.index(me), timedelta(seconds=before.timeout_seconds())
-    store = PrefixStore("isomer/without/" + "/".join(map(str, excluded)), before.get_group_store())
-    _world.exchange(store, "shrink", rank, len(staying), timeout, None)  # no rank that stays is in a call any more
-    before.lease.world.abort_here("the process group was aborted")
-    dist.destroy_process_group()
-    dist.init_process_group("isomer", store=store, rank=rank, world_size=len(staying), timeout=timeout)
-    return dist.group.WORLD
+    uuid, timeout = f"{mine.uuid} without {excluded}", timedelta(seconds=mine.timeout_seconds())
+    handles = _world.exchange(PrefixStore(f"isomer/shrink/{uuid}", mine.get_group_store()), "handle", staying.index(me),
+                              len(staying), timeout, mine.get_reconfigure_handle())
+    names = dist.distributed_c10d._world.pg_names
+    for other in sorted(names, key=names.get, reverse=True) if mine is dist.group.WORLD else ():
+        if isinstance(other, IsomerGroup) and other is not mine:
+            other.abort()  # ranks that do not stay may be in its calls
+        if other is not mine:
+            dist.destroy_process_group(other)
+    mine.reconfigure(ReconfigureOptions(uuid, handles, None))
+    return mine
 
 
 def background(group=None, on=True):
@@ -242,6 +245,7 @@ class IsomerGroup(ProcessGroup):
         self._rank, self._size, self._ranks = options.group_rank, options.group_size, ranks
         super().__init__(options.group_rank, options.group_size)
         self._store, self._pid, self._handle, self._uuids = options.store, os.getpid(), uuid4().hex, set()
+        self.uuid = ""  # of the last reconfigure()
         self._limit = Limit(options.timeout.total_seconds())
         self._devices = [torch.device("cpu"), torch.device("cuda")] if has_gpu() else [torch.device("cpu")]
         self._name, self._description = "", "undefined"
@@ -359,17 +363,20 @@ class IsomerGroup(ProcessGroup):
         if self._core is not None:  # calls under way end
             hooks = self._core.lease.abort_quietly("the process group was reconfigured")
             self.shutdown(0.0, ends_job=False)
-        lease, reason = _world.join_others(store, rank, ranks, timeout)
+        of_torch = dist.distributed_c10d._world
+        lease, reason, named = _world.join_others(store, rank, ranks, timeout, of_torch.group_count)
+        if is_default:  # torch names new groups by this count
+            of_torch.group_count = named
         if lease is not None:
             lease.abort_hooks = hooks
         else:
             warn_once(f"a group of {len(handles)} has no team, because {reason}")
         self._begin(rank, ranks, lease, Gloo(PrefixStore("gloo", store), rank, len(handles), timeout))
+        self.uuid = opts.uuid
         if _instruments.has_backends:
             self._backend.options.global_ranks_in_group = ranks
-        numbers = dist.distributed_c10d._world.pg_group_ranks
-        if self in numbers:
-            numbers[self] = {each: number for number, each in enumerate(ranks)}
+        if self in of_torch.pg_group_ranks:
+            of_torch.pg_group_ranks[self] = {each: number for number, each in enumerate(ranks)}
         return ended_work("reconfigure")
 
     # ---- for the other files of the package ----

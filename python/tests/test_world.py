@@ -174,10 +174,13 @@ def test_isomer_group_beside_a_gloo_default_group(ranks):
 
 
 def dies_and_goes_on():
-    """Ranks 1 and 3 of 5 die, one after the other; what the others have made on the way ends with each death."""
-    rank = dist.get_rank()
+    """Ranks 1 and 3 of 5 die, one after the other; what the others have made on the way ends with each death. They have
+    made different numbers of groups, one of them with the rank that died."""
+    rank, group = dist.get_rank(), dist.group.WORLD
     half = dist.new_group([0, 2, 4])
-    dist.barrier()  # no member makes it while another rank dies
+    if rank in (0, 1):
+        dist.new_group([0, 1])
+    dist.barrier()  # no member makes a group while another rank dies
     with pytest.raises(ValueError, match=r"ranks_to_exclude is \[\]|outside 0..4"):
         iso.shrink([] if rank == 0 else [5])
     with pytest.raises(ValueError, match="not rank"):
@@ -187,12 +190,10 @@ def dies_and_goes_on():
             os._exit(0)
         with pytest.raises(dist.DistBackendError, match="died"):
             dist.all_reduce(torch.ones(1))
-        gone = dist.group.WORLD
-        group = iso.shrink([dead])
-        assert group is dist.group.WORLD and group is not gone and dist.get_world_size() == left
+        assert iso.shrink([dead]) is group is dist.group.WORLD and dist.get_world_size() == left
         group_sum(None, range(left))
         pass_on(None, list(range(left)))
-        part = dist.new_group([0, left - 1])
+        part = dist.new_group([left - 1, 0])
         if dist.get_rank() in (0, left - 1):
             group_sum(part, [0, left - 1])
         if rank != 3:
@@ -205,15 +206,25 @@ def dies_and_goes_on():
 
 
 def all_live_and_part():
-    """No rank has died: the excluded one learns that the others have left."""
-    if dist.get_rank() == 2:
-        with pytest.raises(dist.DistBackendError, match="left|aborted"):
-            while True:
-                dist.all_reduce(torch.ones(1))
-    else:
-        group = iso.shrink([2])
-        for _ in range(20):
-            group_sum(group, [0, 1])
+    """No rank has died: the excluded one learns that the others have left. A group of some ranks shrinks alone."""
+    rank, part = dist.get_rank(), dist.new_group([1, 2, 3])
+    dist.barrier()  # rank 2 has made it
+    if rank == 2:
+        for group, why in ((part, "reconfigured"), (None, "left|reconfigured")):
+            with pytest.raises(dist.DistBackendError, match=why):
+                while True:
+                    dist.all_reduce(torch.ones(1), group=group)
+            if group is part:
+                group_sum(None, range(4))
+        return
+    if rank != 0:
+        assert iso.shrink([1], part) is part and dist.get_process_group_ranks(part) == [1, 3]
+        group_sum(part, [1, 3])
+    group_sum(None, range(4))
+    group = iso.shrink([2])
+    for _ in range(20):
+        group_sum(group, [0, 1, 2])
+    assert group is dist.group.WORLD and part not in dist.distributed_c10d._world.pg_names
 
 
 def check_survivors(function, size, dead):
@@ -231,7 +242,7 @@ def test_ranks_without_a_dead_one_go_on():
 
 
 def test_ranks_part_without_a_death(ranks):
-    ranks(3, all_live_and_part)
+    ranks(4, all_live_and_part)
 
 
 def collect(what, ranks):
