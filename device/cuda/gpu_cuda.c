@@ -39,6 +39,7 @@
     X(cuMemRetainAllocationHandle)            \
     X(cuMemGetAllocationPropertiesFromHandle) \
     X(cuModuleGetGlobal)                      \
+    X(cuLibraryGetModule)                     \
     X(cuStreamBatchMemOp)
 
 struct driver {
@@ -249,6 +250,11 @@ int iso_gpu_module_write(struct gpu *gpu, void *module, const char *name, const 
         return cuda_failed(gpu, -ENOENT, "cuModuleGetGlobal", "the variable has another size");
     int rc = RUNTIME(gpu, cudaMemcpyAsync, (void *)at, value, len, cudaMemcpyHostToDevice, gpu->stream);
     return rc == 0 ? iso_gpu_stream_wait(gpu, gpu->stream) : rc;
+}
+
+int iso_gpu_library_module(struct gpu *gpu, void *library, void **module)
+{
+    return DRIVER(gpu, cuLibraryGetModule, (CUmodule *)module, (CUlibrary)library);
 }
 
 /* ---- streams ---- */

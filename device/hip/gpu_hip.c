@@ -147,6 +147,13 @@ int iso_gpu_module_write(struct gpu *gpu, void *module, const char *name, const 
     return status == 0 ? iso_gpu_stream_wait(gpu, gpu->stream) : status;
 }
 
+int iso_gpu_library_module(struct gpu *gpu, void *library, void **module)
+{
+    (void)library;
+    *module = NULL;
+    return iso_hip_refuse(gpu, -ENOTSUP, "libraries are CUDA's; HIP has modules");
+}
+
 int iso_gpu_max_blocks(struct gpu *gpu, gpu_kernel kernel, unsigned block, size_t shared_bytes, int *blocks)
 {
     int each = 0;

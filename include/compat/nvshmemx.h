@@ -96,21 +96,11 @@ COMPAT_HOST int nvshmemx_init_status(void) { return compat_host_state()->uses !=
 #define NVSHMEM_STATUS_NOT_INITIALIZED 0
 #define NVSHMEM_STATUS_IS_INITIALIZED 2
 
-/* module: a CUmodule; on the CPU device what dlopen gives. */
-COMPAT_HOST int nvshmemx_cumodule_init(void *module)
-{
-    return compat_module(__func__, module) == 0 ? NVSHMEMX_SUCCESS : NVSHMEMX_ERROR_INVALID_VALUE;
-}
+/* A CUmodule, a CUlibrary; on the CPU device what dlopen gives. */
+COMPAT_HOST int nvshmemx_cumodule_init(void *module) { return compat_module(__func__, module, shmemx_module_write); }
 COMPAT_HOST int nvshmemx_cumodule_finalize(void *module) { return (void)module, NVSHMEMX_SUCCESS; }
-/* cuLibraryGetModule gives the module of a library. */
-COMPAT_HOST int nvshmemx_culibrary_init(void *library)
-{
-    return (void)library, compat_no_module(__func__, NVSHMEMX_ERROR_NOT_SUPPORTED);
-}
-COMPAT_HOST int nvshmemx_culibrary_finalize(void *library)
-{
-    return (void)library, compat_no_module(__func__, NVSHMEMX_ERROR_NOT_SUPPORTED);
-}
+COMPAT_HOST int nvshmemx_culibrary_init(void *library) { return compat_module(__func__, library, shmemx_library_write); }
+COMPAT_HOST int nvshmemx_culibrary_finalize(void *library) { return (void)library, NVSHMEMX_SUCCESS; }
 
 /* ---- memory ---- */
 

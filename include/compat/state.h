@@ -205,25 +205,15 @@ COMPAT_HOST void compat_end(void)
     compat_host_state()->uses--;
     shmem_finalize();
 }
-/* Modules that do not get the handle: an error with a sentence, of programs that have such calls on a path that they
- * seldom take. */
-COMPAT_HOST int compat_no_module(const char *call, int error)
-{
-    fprintf(stderr,
-            "%s: what the driver loads by itself does not get the handle here; pass a shmemd_t of "
-            "shmemx_device_handle to its kernels\n",
-            call);
-    return error;
-}
-/* Gives the state to a module that the program has loaded. 0, or nonzero after a sentence. */
-COMPAT_HOST int compat_module(const char *call, void *module)
+/* Gives the state to a module or library that the program has loaded. 0, or 1 after a sentence. */
+COMPAT_HOST int compat_module(const char *call, void *loaded, int (*write)(void *, const char *, const void *, size_t))
 {
     struct compat_host *host = compat_here();
     if (host->uses == 0) {
         fprintf(stderr, "%s: the library does not run; start it first\n", call);
         return 1;
     }
-    return shmemx_module_write(module, COMPAT_SYMBOL, &host->kernels, sizeof host->kernels);
+    return write(loaded, COMPAT_SYMBOL, &host->kernels, sizeof host->kernels);
 }
 
 #endif

@@ -129,6 +129,7 @@ CALLS = {
     "shmemx_coll_group_begin": (c_int, []),
     "shmemx_coll_group_end": (c_int, []),
     "shmemx_module_write": (c_int, [c_void_p, c_char_p, c_char_p, c_size_t]),
+    "shmemx_library_write": (c_int, [c_void_p, c_char_p, c_char_p, c_size_t]),
     "shmemx_stream_create": (c_int, [POINTER(c_void_p)]),
     "shmemx_stream_destroy": (c_int, [c_void_p]),
     "shmemx_stream_synchronize": (c_int, [c_void_p]),

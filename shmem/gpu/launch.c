@@ -240,6 +240,17 @@ int pshmemx_module_write(void *module, const char *name, const void *value, size
     return 1;
 }
 
+SHMEM_API(shmemx_library_write, pshmemx_library_write);
+int pshmemx_library_write(void *library, const char *name, const void *value, size_t bytes)
+{
+    struct device *d = iso_device_running(__func__);
+    void *module;
+    if (d == NULL || !is_given(__func__, "library", library != NULL))
+        return 1;
+    int rc = iso_gpu_library_module(d->gpu, library, &module);
+    return rc == 0 ? pshmemx_module_write(module, name, value, bytes) : result(__func__, d, rc);
+}
+
 /* ---- graphs ---- */
 
 /* While `captures` is not 0, no handle is made (relaxed: the program orders its own calls). */

@@ -108,6 +108,7 @@ static void device_calls(struct objects *o)
     FAILS(shmemx_stream_create, NULL);
     IS_NEGATIVE(shmemx_max_grid, never_runs, 0, 0);
     FAILS(shmemx_module_write, NULL, "state", &graph, sizeof graph);
+    FAILS(shmemx_library_write, NULL, "state", &graph, sizeof graph);
     FAILS(shmemx_launch, never_runs, 0, 1, 0, NULL, 0, o->stream);
     FAILS(shmemx_launch_attr, never_runs, &of_another_size, o->stream);
     FAILS(shmemx_launch_cooperative, never_runs, 0, 1, 0, NULL, 0, o->stream);

@@ -33,7 +33,8 @@ static int test_main(void)
     CHECK(nvshmemx_cumodule_init(module) != 0); // too early
     nvshmem_init();
     CHECK(nvshmemx_cumodule_init(dlopen(NULL, RTLD_NOW)) != 0); // without the variable
-    CHECK_EQ(nvshmemx_cumodule_init(module), 0);
+    CHECK(nvshmemx_culibrary_init(NULL) != 0 && nvshmemx_culibrary_init(dlopen(NULL, RTLD_NOW)) != 0);
+    CHECK_EQ(nvshmem_my_pe() % 2 == 0 ? nvshmemx_cumodule_init(module) : nvshmemx_culibrary_init(module), 0);
 #else
     nvshmem_init();
 #endif
@@ -108,7 +109,7 @@ static int test_main(void)
     CHECK(nvshmem_ptr(box, me) == box);
 
 #ifdef TEST_MODULE
-    CHECK_EQ(nvshmemx_cumodule_finalize(module), 0);
+    CHECK(nvshmemx_cumodule_finalize(module) == 0 && nvshmemx_culibrary_finalize(module) == 0);
 #endif
     nvshmem_free(area);
     nvshmem_free(signals);

@@ -463,6 +463,8 @@ static void test_launch(void)
     CHECK_EQ(module.value, 7);
     CHECK_EQ(iso_gpu_module_write(gpu, &module, "other", &value, sizeof value), -ENOENT);
     CHECK_EQ(iso_gpu_module_write(gpu, &module, "state", &value, 4), -ENOENT);
+    void *of_library = &module;
+    CHECK(iso_gpu_library_module(gpu, &module, &of_library) == -ENOTSUP && of_library == NULL);
     CHECK_EQ(iso_gpu_max_blocks(gpu, launch.kernel, 256, 0, &blocks), 0);
     CHECK_EQ(blocks, 304 * 8);
     CHECK_EQ(iso_gpu_stream_after(gpu, two, one), 0);

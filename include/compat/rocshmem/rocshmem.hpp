@@ -224,9 +224,13 @@ COMPAT_HOST void rocshmem_vendor_get_version_info(int *major, int *minor, int *p
     *minor = ISOMER_VERSION / 100 % 100;
     *patch = ISOMER_VERSION % 100;
 }
+// An error with a sentence, of programs that call it on a path that they seldom take.
 COMPAT_HOST int rocshmem_hipmodule_init(void *module, void *stream = NULL)
 {
-    return (void)module, (void)stream, compat_no_module(__func__, ROCSHMEM_ERROR);
+    (void)module, (void)stream;
+    fprintf(stderr, "rocshmem_hipmodule_init: modules do not get the handle here; pass a shmemd_t of "
+                    "shmemx_device_handle to their kernels\n");
+    return ROCSHMEM_ERROR;
 }
 COMPAT_HOST void rocshmem_dump_stats()
 {
