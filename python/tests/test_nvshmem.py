@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Kernels of Triton with NVSHMEM's names, compiled for NVIDIA without a GPU: by torch's own wrappers, and by calls as
-Triton-distributed makes them. And the variable of a module, which is filled on the CPU device."""
+"""Kernels of Triton and Numba with NVSHMEM's names, compiled for NVIDIA without a GPU: by torch's own wrappers, and by
+calls as Triton-distributed makes them. And the variable of a module, which is filled on the CPU device."""
 import re
 import shutil
 import subprocess
@@ -94,6 +94,41 @@ def test_calls_resolve(tmp_path, monkeypatch):
     assert "max_reduce" in made.asm["ptx"]  # the last one, behind calls whose result Triton makes up
 
 
+def test_kernel_of_numba():
+    cuda = pytest.importorskip("numba.cuda", reason="numba-cuda is not installed")
+    core = pytest.importorskip("cuda.core", reason="cuda.core is not installed")
+    the_file()
+    if not hasattr(cuda, "PTXSource"):
+        pytest.skip("numba has no numba-cuda")
+    names = {"my_pe": "nvshmem_my_pe", "put": "nvshmemx_putmem_signal_block", "wait": "nvshmem_signal_wait_until",
+             "barrier": "nvshmemx_barrier_all_block", "short_p": "nvshmem_short_p", "int16_g": "nvshmem_int16_g",
+             "double_p": "nvshmem_double_p", "reduce": "nvshmemx_float_sum_reduce_block"}
+    calls = {name: nvshmem.declare(function) for name, function in names.items()}
+    assert str(calls["put"].sig) == "(uint64, uint64, int64, uint64, int64, int32, int32) -> none"
+    assert str(calls["double_p"].sig) == "(uint64, float64, int32) -> none"
+    with pytest.raises(isomer_shmem.IsomerError, match="has no function nvshmem_int_put_all"):
+        nvshmem.declare("nvshmem_int_put_all")
+    text = """def kernel(array, words, flag):
+        put(array.ctypes.data, array.ctypes.data, array.nbytes, flag.ctypes.data, 1, 9, my_pe() ^ 1)
+        short_p(words.ctypes.data, int16_g(words.ctypes.data, 0) + 1, 0)
+        double_p(words.ctypes.data, 0.5, 0)
+        if wait(flag.ctypes.data, 5, 1) == 1:
+            barrier()
+            reduce(0, array.ctypes.data, array.ctypes.data, array.size)
+    """
+    exec(text, calls)
+    try:
+        parts, _ = cuda.compile_all(calls["kernel"], "void(float32[::1], int16[::1], uint64[::1])", device=False,
+                                    abi="numba", cc=(9, 0), output="ptx")
+        linker = core.Linker(*[core.ObjectCode.from_ptx((part if isinstance(part, str) else part.data).encode())
+                               for part in parts], options=core.LinkerOptions(arch="sm_90"))
+    except RuntimeError as error:  # DynamicLibNotFoundError
+        pytest.skip(f"a library of CUDA is not installed: {error}")
+    callbacks = [part.setup_callback for part in parts if not isinstance(part, str)]
+    assert callbacks == [nvshmem.init_library] * len(names)
+    assert b"isomer_compat_state" in linker.link("cubin").code and not linker.get_error_log()
+
+
 def filled(path, wrong):
     import ctypes
     with pytest.raises(isomer_shmem.IsomerError, match=r"call isomer_shmem\.nvshmem\.start\(\) first"):
@@ -101,6 +136,7 @@ def filled(path, wrong):
     nvshmem.start(None, device="cpu")  # team 1 is the default group once more
     module, struct = ctypes.CDLL(path), isomer_shmem.Handle()
     nvshmem.init_module(module._handle)
+    nvshmem.init_library(type("ObjectCode", (), {"handle": module._handle}))
     with pytest.raises(isomer_shmem.IsomerError, match="variable isomer_compat_state of 72 bytes cannot be written"):
         nvshmem.init_module(ctypes.CDLL(wrong)._handle)
     state = (ctypes.c_uint64 * 9).in_dll(module, "isomer_compat_state")
