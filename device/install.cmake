@@ -28,6 +28,21 @@ foreach(header ${iso_headers})
   iso_install_header(${header} isomer/coll/kernel)
 endforeach()
 install(DIRECTORY include/compat DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+
+# A folder that a build system takes for NVSHMEM's prefix: its includes are include/compat, its libraries lead to ours.
+# Device code comes with the headers, so the library of device code has none.
+set(iso_home ${iso_installed}/nvshmem)
+file(MAKE_DIRECTORY ${iso_home}/lib)
+file(RELATIVE_PATH path /${CMAKE_INSTALL_LIBDIR}/isomer/nvshmem /${CMAKE_INSTALL_INCLUDEDIR}/compat)
+file(CREATE_LINK ${path} ${iso_home}/include SYMBOLIC)
+foreach(name libnvshmem.so libnvshmem_host.so)
+  file(CREATE_LINK ../../../libisomer.so ${iso_home}/lib/${name} SYMBOLIC)
+endforeach()
+file(CREATE_LINK ../../../libisomer.so.${PROJECT_VERSION_MAJOR} ${iso_home}/lib/libisomer.so.${PROJECT_VERSION_MAJOR} SYMBOLIC)
+file(CONFIGURE OUTPUT ${iso_installed}/nvshmem_device.c CONTENT "const char isomer_nvshmem_device[] = \"none\";\n")
+add_library(nvshmem_device STATIC ${iso_installed}/nvshmem_device.c)
+install(TARGETS nvshmem_device ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/isomer/nvshmem/lib)
+install(DIRECTORY ${iso_home} DESTINATION ${CMAKE_INSTALL_LIBDIR}/isomer)
 install(DIRECTORY include/mpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY examples/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples FILES_MATCHING PATTERN *.[ch] PATTERN *.pgm
         PATTERN README.md PATTERN *.py)

@@ -138,6 +138,21 @@ check_pkg_config() {
     check_kernels "pkg-config, $1"
 }
 
+# The prefix that build systems take for NVSHMEM's.
+check_nvshmem_home() {
+    local home=$root/$libdir/isomer/nvshmem
+    command -v c++ >/dev/null || return
+    printf '%s\n' '#include <nvshmem.h>' '#include <nvshmemx.h>' '#include <cstdio>' 'int main()' '{' '    nvshmem_init();' \
+        '    std::printf("pe %d of %d ok\n", nvshmem_my_pe(), nvshmem_n_pes());' '    nvshmem_finalize();' '}' >"$work/ring.cc"
+    for libraries in -lnvshmem "-lnvshmem_host -lnvshmem_device"; do
+        job 100 c++ -std=c++17 -pthread -I"$home/include" "$work/ring.cc" -o "$work/ring" -L"$home/lib" $libraries \
+            -Wl,-rpath,"$home/lib"
+        expect_status 0 "NVSHMEM's prefix, $libraries, $1"
+        job 20 "$root/bin/oshrun" -n 2 "$work/ring"
+        expect_ranks 2 "NVSHMEM's prefix, $libraries, $1"
+    done
+}
+
 check_cmake() {
     rm -rf "$work/project" && mkdir "$work/project"
     cat >"$work/project/CMakeLists.txt" <<CMAKE
@@ -182,4 +197,5 @@ kernels=$("$root/bin/oshcc" --showme:kernels)
 check_kernels "moved"
 check_pkg_config "moved"
 check_cmake "moved"
+check_nvshmem_home "moved"
 finish
