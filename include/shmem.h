@@ -26,7 +26,17 @@
 #include <stdint.h>
 #ifdef __cplusplus
 extern "C++" {
+#include <cstddef>
+#ifdef __GLIBCXX__ /* <complex> would take longer to compile than all of this header, which has pointers only */
+namespace std
+{
+_GLIBCXX_BEGIN_NAMESPACE_VERSION
+template <typename> class complex;
+_GLIBCXX_END_NAMESPACE_VERSION
+}
+#else
 #include <complex>
+#endif
 }
 #define SHMEM_COMPLEX(T) std::complex<T>
 #else

@@ -154,52 +154,62 @@ typedef struct {
     double re, im;
 } shmemd_complexd_t;
 
-#define SHMEMD_REDUCE_STAMP(NAME, TYPE, OP, form, CALL)                                                         \
+/* How an element of each type lies in memory: an enumerator of elem_device.h without its first part. The underscore is
+ * there because of macros of the user's (f32). */
+#define SHMEMD_ELEM_float _f32
+#define SHMEMD_ELEM_double _f64
+#if '\377' < 0
+#define SHMEMD_ELEM_char _i8
+#else
+#define SHMEMD_ELEM_char _u8
+#endif
+#define SHMEMD_ELEM_schar _i8
+#define SHMEMD_ELEM_short _i16
+#define SHMEMD_ELEM_int _i32
+#define SHMEMD_ELEM_long _i64
+#define SHMEMD_ELEM_longlong _i64
+#define SHMEMD_ELEM_uchar _u8
+#define SHMEMD_ELEM_ushort _u16
+#define SHMEMD_ELEM_uint _u32
+#define SHMEMD_ELEM_ulong _u64
+#define SHMEMD_ELEM_ulonglong _u64
+#define SHMEMD_ELEM_int8 _i8
+#define SHMEMD_ELEM_int16 _i16
+#define SHMEMD_ELEM_int32 _i32
+#define SHMEMD_ELEM_int64 _i64
+#define SHMEMD_ELEM_uint8 _u8
+#define SHMEMD_ELEM_uint16 _u16
+#define SHMEMD_ELEM_uint32 _u32
+#define SHMEMD_ELEM_uint64 _u64
+#define SHMEMD_ELEM_size _u64
+#define SHMEMD_ELEM_ptrdiff _i64
+typedef char shmemd_long_has_8_bytes[sizeof(long) == 8 && sizeof(size_t) == 8 ? 1 : -1];
+
+#define SHMEMD_REDUCE_STAMP(NAME, TYPE, OP, form, elem)                                                         \
     PRIM_FN int shmemd_##NAME##_##OP##_##form(shmemd_t h, TYPE *dest, const TYPE *source, size_t nelems)        \
     {                                                                                                           \
         struct isod_reduce w = isod_reduce_of(dest, source, nelems * sizeof(TYPE), 0);                          \
-        return CALL(TYPE, form, h, w, ISOD_OP_##OP);                                                            \
+        return isod_reduce_##form(h, w, ISOD_ELEM##elem, ISOD_OP_##OP, isod_reduce_pipelined##elem);            \
     }                                                                                                           \
     PRIM_FN int shmemd_##NAME##_##OP##scatter_##form(shmemd_t h, TYPE *dest, const TYPE *source, size_t nelems) \
     {                                                                                                           \
         size_t bytes = nelems * sizeof(TYPE);                                                                   \
         struct isod_reduce w = isod_reduce_of(dest, source, bytes, bytes);                                      \
-        return CALL(TYPE, form, h, w, ISOD_OP_##OP);                                                            \
+        return isod_reduce_##form(h, w, ISOD_ELEM##elem, ISOD_OP_##OP, isod_reduce_pipelined##elem);            \
     }
-
-/* The compiler chooses by the form of a C type in memory; all conditions are constants. */
-#define SHMEMD_IS_REAL(TYPE) ((TYPE)0.5f != (TYPE)0)
-#define SHMEMD_IS_SIGNED(TYPE) ((float)(TYPE)-1 == -1.0f)
-#define SHMEMD_AS(kept, form, h, w, op) isod_reduce_##form(h, w, ISOD_ELEM_##kept, op, isod_reduce_pipelined_##kept)
-#define SHMEMD_INTEGER(TYPE, bits, form, h, w, op) \
-    (SHMEMD_IS_SIGNED(TYPE) ? SHMEMD_AS(i##bits, form, h, w, op) : SHMEMD_AS(u##bits, form, h, w, op))
-#define SHMEMD_BY_TYPE(TYPE, form, h, w, op)                                                             \
-    (SHMEMD_IS_REAL(TYPE)                                                                                \
-         ? sizeof(TYPE) == 4 ? SHMEMD_AS(f32, form, h, w, op) : SHMEMD_AS(f64, form, h, w, op)           \
-     : sizeof(TYPE) == 1 ? SHMEMD_INTEGER(TYPE, 8, form, h, w, op)                                       \
-     : sizeof(TYPE) == 2 ? SHMEMD_INTEGER(TYPE, 16, form, h, w, op)                                      \
-     : sizeof(TYPE) == 4 ? SHMEMD_INTEGER(TYPE, 32, form, h, w, op)                                      \
-                         : SHMEMD_INTEGER(TYPE, 64, form, h, w, op))
-#define SHMEMD_AS_f16(TYPE, form, h, w, op) SHMEMD_AS(f16, form, h, w, op)
-#define SHMEMD_AS_bf16(TYPE, form, h, w, op) SHMEMD_AS(bf16, form, h, w, op)
-#define SHMEMD_AS_c32(TYPE, form, h, w, op) SHMEMD_AS(c32, form, h, w, op)
-#define SHMEMD_AS_c64(TYPE, form, h, w, op) SHMEMD_AS(c64, form, h, w, op)
-
-#define SHMEMD_REDUCE_TYPE(NAME, TYPE, OP, ...)                \
-    SHMEMD_REDUCE_STAMP(NAME, TYPE, OP, block, SHMEMD_BY_TYPE) \
-    SHMEMD_REDUCE_STAMP(NAME, TYPE, OP, grid, SHMEMD_BY_TYPE)
+#define SHMEMD_REDUCE_AS(NAME, TYPE, OP, elem)         \
+    SHMEMD_REDUCE_STAMP(NAME, TYPE, OP, block, elem) \
+    SHMEMD_REDUCE_STAMP(NAME, TYPE, OP, grid, elem)
+#define SHMEMD_REDUCE_TYPE(NAME, TYPE, OP, ...) SHMEMD_REDUCE_AS(NAME, TYPE, OP, SHMEMD_ELEM_##NAME)
 #define SHMEMD_REDUCE_LOGIC(OP) SHMEM_LOGIC_TYPES(SHMEMD_REDUCE_TYPE, OP, )
 #define SHMEMD_REDUCE_MINMAX(OP)                       \
     SHMEM_DEVICE_ARITH_TYPES(SHMEMD_REDUCE_TYPE, OP, ) \
-    SHMEMD_REDUCE_AS(half, shmemd_half_t, OP, f16)     \
-    SHMEMD_REDUCE_AS(bfloat16, shmemd_bfloat16_t, OP, bf16)
+    SHMEMD_REDUCE_AS(half, shmemd_half_t, OP, _f16)     \
+    SHMEMD_REDUCE_AS(bfloat16, shmemd_bfloat16_t, OP, _bf16)
 #define SHMEMD_REDUCE_SUM(OP)                              \
     SHMEMD_REDUCE_MINMAX(OP)                               \
-    SHMEMD_REDUCE_AS(complexf, shmemd_complexf_t, OP, c32) \
-    SHMEMD_REDUCE_AS(complexd, shmemd_complexd_t, OP, c64)
-#define SHMEMD_REDUCE_AS(NAME, TYPE, OP, kept)                   \
-    SHMEMD_REDUCE_STAMP(NAME, TYPE, OP, block, SHMEMD_AS_##kept) \
-    SHMEMD_REDUCE_STAMP(NAME, TYPE, OP, grid, SHMEMD_AS_##kept)
+    SHMEMD_REDUCE_AS(complexf, shmemd_complexf_t, OP, _c32) \
+    SHMEMD_REDUCE_AS(complexd, shmemd_complexd_t, OP, _c64)
 #define SHMEMD_REDUCE_OP(OP, OLD, TABLE, ...) SHMEMD_REDUCE_##TABLE(OP)
 SHMEM_REDUCE_OPS(SHMEMD_REDUCE_OP, )
 
@@ -220,18 +230,13 @@ typedef struct {
 typedef struct {
     double value, at;
 } shmemd_double2_loc_t;
-#define SHMEMD_AS_f32_loc(TYPE, form, h, w, op) SHMEMD_AS(f32_loc, form, h, w, op)
-#define SHMEMD_AS_i32_loc(TYPE, form, h, w, op) SHMEMD_AS(i32_loc, form, h, w, op)
-#define SHMEMD_AS_f64_loc(TYPE, form, h, w, op) SHMEMD_AS(f64_loc, form, h, w, op)
-#define SHMEMD_AS_i64_loc(TYPE, form, h, w, op) SHMEMD_AS(i64_loc, form, h, w, op)
-#define SHMEMD_AS_f64x2_loc(TYPE, form, h, w, op) SHMEMD_AS(f64x2_loc, form, h, w, op)
-#define SHMEMD_REDUCE_LOC(NAME, kept)                                    \
-    SHMEMD_REDUCE_AS(NAME, shmemd_##NAME##_loc_t, maxloc_reduce, kept) \
-    SHMEMD_REDUCE_AS(NAME, shmemd_##NAME##_loc_t, minloc_reduce, kept)
-SHMEMD_REDUCE_LOC(float, f32_loc)
-SHMEMD_REDUCE_LOC(int32, i32_loc)
-SHMEMD_REDUCE_LOC(double, f64_loc)
-SHMEMD_REDUCE_LOC(int64, i64_loc)
-SHMEMD_REDUCE_LOC(double2, f64x2_loc)
+#define SHMEMD_REDUCE_LOC(NAME, elem)                                    \
+    SHMEMD_REDUCE_AS(NAME, shmemd_##NAME##_loc_t, maxloc_reduce, elem) \
+    SHMEMD_REDUCE_AS(NAME, shmemd_##NAME##_loc_t, minloc_reduce, elem)
+SHMEMD_REDUCE_LOC(float, _f32_loc)
+SHMEMD_REDUCE_LOC(int32, _i32_loc)
+SHMEMD_REDUCE_LOC(double, _f64_loc)
+SHMEMD_REDUCE_LOC(int64, _i64_loc)
+SHMEMD_REDUCE_LOC(double2, _f64x2_loc)
 
 #endif
