@@ -34,6 +34,7 @@ list(FILTER bitcode_clangs EXCLUDE REGEX NOTFOUND)
 # A structure that is passed by value is passed by the address of the caller's copy: code generators with short pointers
 # to local memory (Triton 3.6's) fail at the former. No function here writes to such an argument; else the build fails.
 # Nor may such a call be marked `tail`: that says that the called function touches no memory of the caller's.
+# Loops that are to be unrolled are, where the compiler can; whoever links the file would be warned of the others.
 function(iso_bitcode name source triple clang)
   set(externs ${PROJECT_SOURCE_DIR}/device/${source})
   set(file ${PROJECT_BINARY_DIR}/lib/isomer_${name}.bc)
@@ -46,6 +47,7 @@ function(iso_bitcode name source triple clang)
                      COMMAND sh -c "! grep ^define ${work}.ll | grep -o '[^,(]*byval([^)]*)[^,)]*' | grep -v readonly"
                      COMMAND sed -i -E -e s/nvvm-reflect-ftz/isomer-denormals/ -e "/^@llvm.compiler.used = /d"
                              -e "s/^(source_filename = ).*/\\1\"${source}\"/" # the same bytes from any folder
+                             -e "/disable/!s/llvm.loop.unroll/isomer.loop.unroll/"
                              -e "/byval/s/tail call /call /" -e "s/byval\\(%struct\\.[A-Za-z0-9_.]+\\) //g" ${work}.ll
                      COMMAND ${clang} -x ir --target=${triple} -nogpulib -Xclang -disable-llvm-passes -emit-llvm
                              -Wno-override-module -c ${work}.ll -o ${file})
