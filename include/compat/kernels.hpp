@@ -148,14 +148,29 @@ COMPAT_COMBINE(and_reduce, a &b)
 COMPAT_COMBINE(or_reduce, a | b)
 COMPAT_COMBINE(xor_reduce, a ^ b)
 #undef COMPAT_COMBINE
+// Halves are combined as floats, and rounded once.
+template <class T> PRIM_FN T widen(T x) { return x; }
+template <class T> PRIM_FN void narrow(T *to, T x) { *to = x; }
+PRIM_FN float widen(shmemd_half_t x) { return shmemd_half_to_float(x); }
+PRIM_FN float widen(shmemd_bfloat16_t x) { return shmemd_bfloat16_to_float(x); }
+PRIM_FN void narrow(shmemd_half_t *to, float x) { *to = shmemd_half_from_float(x); }
+PRIM_FN void narrow(shmemd_bfloat16_t *to, float x) { *to = shmemd_bfloat16_from_float(x); }
+#ifdef COMPAT_CUDA
+PRIM_FN float widen(__half x) { return __half2float(x); }
+PRIM_FN float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
+PRIM_FN void narrow(__half *to, float x) { *to = __float2half(x); }
+PRIM_FN void narrow(__nv_bfloat16 *to, float x) { *to = __float2bfloat16(x); }
+#endif
 // Where dest is source, nobody writes an element before all have read it.
 #define COMPAT_REDUCTION(op, old, TABLE, ...)                                                                           \
     template <class T> PRIM_FN T gather_##op(shmemd_t h, const T *source)                                               \
     {                                                                                                                   \
-        T sum = shmemd::g(h, source, 0);                                                                                \
+        T result;                                                                                                       \
+        auto all = widen(shmemd::g(h, source, 0));                                                                      \
         for (int pe = 1; pe < shmemd_n_pes(h); pe++)                                                                    \
-            sum = combine_##op(sum, shmemd::g(h, source, pe));                                                          \
-        return sum;                                                                                                     \
+            all = combine_##op(all, widen(shmemd::g(h, source, pe)));                                                   \
+        narrow(&result, all);                                                                                           \
+        return result;                                                                                                  \
     }                                                                                                                   \
     template <class T, class G> COMPAT_REDUCE_FN int op(int32_t team, G group, T *dest, const T *source, size_t nelems) \
     {                                                                                                                   \

@@ -59,6 +59,17 @@ enum {
 #define COMPAT_CMP(cmp) (cmp)
 #define COMPAT_SIGNAL(op) (op)
 #endif
+/* Rows of the tables for these types: there are none in C. */
+#ifdef COMPAT_CUDA
+#define COMPAT_HALVES(X, ...)     \
+    X(half, __half, __VA_ARGS__) \
+    X(bfloat16, __nv_bfloat16, __VA_ARGS__)
+#elif defined(__cplusplus)
+#define COMPAT_HALVES(X, ...) SHMEM_HALF_LIST(COMPAT_HALF, X, __VA_ARGS__)
+#define COMPAT_HALF(NAME, T, AMO, RED, OLD, X, ...) X(NAME, T, __VA_ARGS__)
+#else
+#define COMPAT_HALVES(X, ...)
+#endif
 
 /* A sentence of the program's on stderr, which NVSHMEM's perftest uses. */
 #define NVSHMEMI_ERROR_PRINT(...) fprintf(stderr, __VA_ARGS__)
@@ -178,8 +189,9 @@ COMPAT_MEM_SIGNAL(nvshmem_putmem_signal_nbi, putmem_signal_nbi)
     COMPAT_MOVE(FN, T, get##_nbi##form, prefix##_getmem_nbi##form, bytes)              \
     COMPAT_MOVE_SIGNAL(FN, T, put##_signal##form, prefix##_putmem_signal##form, bytes) \
     COMPAT_MOVE_SIGNAL(FN, T, put##_signal_nbi##form, prefix##_putmem_signal_nbi##form, bytes)
-#define COMPAT_RMA(NAME, T, ...)                                                                                  \
-    COMPAT_MOVES(COMPAT_BOTH, T, nvshmem, nvshmem_##NAME##_put, nvshmem_##NAME##_get, , sizeof(T))                \
+#define COMPAT_RMA(NAME, T, ...) \
+    COMPAT_MOVES(COMPAT_BOTH, T, nvshmem, nvshmem_##NAME##_put, nvshmem_##NAME##_get, , sizeof(T))
+#define COMPAT_WORD(NAME, T, ...)                                                                                 \
     COMPAT_DO(nvshmem_##NAME##_p, (T * dest, const T value, int pe), shmemd::p(compat::world(), dest, value, pe), \
               shmem_putmem(dest, &value, sizeof(T), pe))                                                          \
     COMPAT_BOTH T nvshmem_##NAME##_g(const T *source, int pe)                                                     \
@@ -203,11 +215,16 @@ COMPAT_MEM_SIGNAL(nvshmem_putmem_signal_nbi, putmem_signal_nbi)
 #define COMPAT_STRIDED_TYPE(NAME, T, ...)                                                                       \
     COMPAT_STRIDED(T, nvshmem_##NAME##_iput, nvshmem_##NAME##_iget, shmemd_##NAME##_iput, shmemd_##NAME##_iget, \
                    shmem_##NAME##_iput, shmem_##NAME##_iget)
+#define COMPAT_STRIDED_HALF(NAME, T, ...)                                                                     \
+    COMPAT_STRIDED(T, nvshmem_##NAME##_iput, nvshmem_##NAME##_iget, shmemd_iput16, shmemd_iget16, shmem_iput16, \
+                   shmem_iget16)
 SHMEM_DEVICE_ARITH_TYPES(COMPAT_RMA, )
+SHMEM_DEVICE_ARITH_TYPES(COMPAT_WORD, )
 SHMEM_DEVICE_ARITH_TYPES(COMPAT_STRIDED_TYPE, )
-#ifdef COMPAT_CUDA
-COMPAT_RMA(half, __half, )
-COMPAT_RMA(bfloat16, __nv_bfloat16, )
+COMPAT_HALVES(COMPAT_RMA, )
+COMPAT_HALVES(COMPAT_STRIDED_HALF, )
+#ifndef COMPAT_EXTERNS /* other tool chains pass such a value in ways of their own */
+COMPAT_HALVES(COMPAT_WORD, )
 #endif
 SHMEM_SIZES(COMPAT_SIZES, )
 
@@ -337,10 +354,7 @@ COMPAT_COLL_MEM(alltoall)
     }
 #define COMPAT_COLL_TYPE(NAME, T, ...) COMPAT_COLL(COMPAT_BOTH, T, nvshmem_##NAME, nvshmem, )
 SHMEM_DEVICE_ARITH_TYPES(COMPAT_COLL_TYPE, )
-#ifdef COMPAT_CUDA
-COMPAT_COLL_TYPE(half, __half, )
-COMPAT_COLL_TYPE(bfloat16, __nv_bfloat16, )
-#endif
+COMPAT_HALVES(COMPAT_COLL_TYPE, )
 
 #define COMPAT_REDUCE(NAME, T, op)                                                                                 \
     COMPAT_CALL(int, nvshmem_##NAME##_##op, (nvshmem_team_t team, T * dest, const T *source, size_t nelems),       \
@@ -352,8 +366,9 @@ COMPAT_COLL_TYPE(bfloat16, __nv_bfloat16, )
         COMPAT_WAITED(shmemx_##NAME##_##op##scatter_on_stream(compat_team_of(team), dest, source, nelems, NULL)))
 #define COMPAT_REDUCE_TYPE(NAME, T, op, ...) COMPAT_REDUCE(NAME, T, op)
 #define COMPAT_REDUCE_LOGIC(op) SHMEM_LOGIC_TYPES(COMPAT_REDUCE_TYPE, op, )
-#define COMPAT_REDUCE_MINMAX(op) SHMEM_DEVICE_ARITH_TYPES(COMPAT_REDUCE_TYPE, op, )
-#define COMPAT_REDUCE_SUM(op) SHMEM_DEVICE_ARITH_TYPES(COMPAT_REDUCE_TYPE, op, )
+#define COMPAT_REDUCE_MINMAX(op) \
+    SHMEM_DEVICE_ARITH_TYPES(COMPAT_REDUCE_TYPE, op, ) COMPAT_HALVES(COMPAT_REDUCE_TYPE, op, )
+#define COMPAT_REDUCE_SUM(op) COMPAT_REDUCE_MINMAX(op)
 #define COMPAT_REDUCE_OP(op, old, TABLE, ...) COMPAT_REDUCE_##TABLE(op)
 SHMEM_REDUCE_OPS(COMPAT_REDUCE_OP, )
 

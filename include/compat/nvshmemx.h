@@ -272,18 +272,11 @@ COMPAT_COLL_ON_STREAM(void, nvshmemx_broadcastmem, nvshmemx_fcollectmem, nvshmem
     }
 #define COMPAT_STREAM_REDUCE_TYPE(NAME, T, op, ...) COMPAT_REDUCE_ON_STREAM(NAME, T, op)
 #define COMPAT_STREAM_LOGIC(op) SHMEM_LOGIC_TYPES(COMPAT_STREAM_REDUCE_TYPE, op, )
-#define COMPAT_STREAM_MINMAX(op) SHMEM_DEVICE_ARITH_TYPES(COMPAT_STREAM_REDUCE_TYPE, op, ) COMPAT_STREAM_HALVES(op)
+#define COMPAT_STREAM_MINMAX(op) \
+    SHMEM_DEVICE_ARITH_TYPES(COMPAT_STREAM_REDUCE_TYPE, op, ) COMPAT_HALVES(COMPAT_STREAM_REDUCE_TYPE, op, )
 #define COMPAT_STREAM_SUM(op) COMPAT_STREAM_MINMAX(op)
 #define COMPAT_STREAM_OP(op, old, TABLE, ...) COMPAT_STREAM_##TABLE(op)
-#ifdef COMPAT_CUDA
-COMPAT_STREAM_TYPE(half, __half, )
-COMPAT_STREAM_TYPE(bfloat16, __nv_bfloat16, )
-#define COMPAT_STREAM_HALVES(op)              \
-    COMPAT_REDUCE_ON_STREAM(half, __half, op) \
-    COMPAT_REDUCE_ON_STREAM(bfloat16, __nv_bfloat16, op)
-#else
-#define COMPAT_STREAM_HALVES(op)
-#endif
+COMPAT_HALVES(COMPAT_STREAM_TYPE, )
 SHMEM_REDUCE_OPS(COMPAT_STREAM_OP, )
 
 COMPAT_HOST void nvshmemx_signal_op_on_stream(uint64_t *sig_addr, uint64_t signal, int sig_op, int pe,
@@ -355,6 +348,9 @@ COMPAT_DO(nvshmemx_signal_op, (uint64_t *sig_addr, uint64_t signal, int sig_op, 
 #define COMPAT_GROUP_IPUT(NAME, T, form, group, ...)                          \
     COMPAT_GROUP_STRIDED(T, nvshmemx_##NAME##_iput, NAME##_iput, form, group) \
     COMPAT_GROUP_STRIDED(T, nvshmemx_##NAME##_iget, NAME##_iget, form, group)
+#define COMPAT_GROUP_IPUT_HALF(NAME, T, form, group, ...)               \
+    COMPAT_GROUP_STRIDED(T, nvshmemx_##NAME##_iput, iput16, form, group) \
+    COMPAT_GROUP_STRIDED(T, nvshmemx_##NAME##_iget, iget16, form, group)
 #define COMPAT_GROUP_SIZE(BITS, BYTES, form, group, ...)                                                  \
     COMPAT_MOVES(COMPAT_GROUP_FN, void, nvshmemx, nvshmemx_put##BITS, nvshmemx_get##BITS, _##form, BYTES) \
     COMPAT_GROUP_STRIDED(void, nvshmemx_iput##BITS, iput##BITS, form, group)                              \
@@ -375,7 +371,9 @@ COMPAT_DO(nvshmemx_signal_op, (uint64_t *sig_addr, uint64_t signal, int sig_op, 
         return compat::op##scatter(team, value, dest, source, nelems);                                                \
     }
 #define COMPAT_GROUP_LOGIC(op, form, value) SHMEM_LOGIC_TYPES(COMPAT_GROUP_REDUCE, op, form, value, )
-#define COMPAT_GROUP_MINMAX(op, form, value) SHMEM_DEVICE_ARITH_TYPES(COMPAT_GROUP_REDUCE, op, form, value, )
+#define COMPAT_GROUP_MINMAX(op, form, value)                          \
+    SHMEM_DEVICE_ARITH_TYPES(COMPAT_GROUP_REDUCE, op, form, value, ) \
+    COMPAT_HALVES(COMPAT_GROUP_REDUCE, op, form, value, )
 #define COMPAT_GROUP_SUM(op, form, value) COMPAT_GROUP_MINMAX(op, form, value)
 #define COMPAT_GROUP_OP(op, old, TABLE, form, value, ...) COMPAT_GROUP_##TABLE(op, form, value)
 #define COMPAT_GROUP(form, group, value)                                                                                \
@@ -394,6 +392,8 @@ COMPAT_DO(nvshmemx_signal_op, (uint64_t *sig_addr, uint64_t signal, int sig_op, 
     COMPAT_GROUP_COLL_MEM(alltoall, form, value)                                                                        \
     SHMEM_DEVICE_ARITH_TYPES(COMPAT_GROUP_TYPE, form, )                                                                 \
     SHMEM_DEVICE_ARITH_TYPES(COMPAT_GROUP_IPUT, form, group, )                                                          \
+    COMPAT_HALVES(COMPAT_GROUP_TYPE, form, )                                                                            \
+    COMPAT_HALVES(COMPAT_GROUP_IPUT_HALF, form, group, )                                                                \
     SHMEM_SIZES(COMPAT_GROUP_SIZE, form, group, )                                                                       \
     SHMEM_REDUCE_OPS(COMPAT_GROUP_OP, form, value, )                                                                    \
     COMPAT_GROUP_FN int nvshmemx_barrier_##form(nvshmem_team_t team) { return compat::barrier(team, value); }           \
@@ -403,26 +403,6 @@ COMPAT_DO(nvshmemx_signal_op, (uint64_t *sig_addr, uint64_t signal, int sig_op, 
     COMPAT_GROUP_FN void nvshmemx_sync_all_##form(void) { (void)compat::sync(NVSHMEM_TEAM_WORLD, value); }
 COMPAT_GROUP(warp, shmemd_wave(), shmemd::wave())
 COMPAT_GROUP(block, shmemd_block(), shmemd::block())
-#if defined(COMPAT_CUDA) || defined(COMPAT_EXTERNS)
-#ifdef COMPAT_CUDA
-typedef __half compat_half;
-typedef __nv_bfloat16 compat_bfloat16;
-#else
-typedef shmemd_half_t compat_half;
-typedef shmemd_bfloat16_t compat_bfloat16;
-#endif
-COMPAT_GROUP_TYPE(half, compat_half, warp, )
-COMPAT_GROUP_TYPE(half, compat_half, block, )
-COMPAT_GROUP_TYPE(bfloat16, compat_bfloat16, warp, )
-COMPAT_GROUP_TYPE(bfloat16, compat_bfloat16, block, )
-#define COMPAT_BLOCK_HALVES(op, ...)                                     \
-    COMPAT_GROUP_REDUCE(half, compat_half, op, block, shmemd::block(), ) \
-    COMPAT_GROUP_REDUCE(bfloat16, compat_bfloat16, op, block, shmemd::block(), )
-COMPAT_BLOCK_HALVES(sum_reduce)
-COMPAT_BLOCK_HALVES(prod_reduce)
-COMPAT_BLOCK_HALVES(min_reduce)
-COMPAT_BLOCK_HALVES(max_reduce)
-#endif
 
 /* T: double2 of CUDA, or the program's own struct of two doubles. */
 #define COMPAT_MAXLOC(form, group)                                                                                  \

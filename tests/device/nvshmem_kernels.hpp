@@ -95,6 +95,13 @@ struct located {
     double x, y;
 };
 #endif
+#ifdef COMPAT_CUDA
+typedef __half half_type;
+typedef __nv_bfloat16 bfloat16_type;
+#else
+typedef shmemd_half_t half_type;
+typedef shmemd_bfloat16_t bfloat16_type;
+#endif
 
 // ---- barriers and collectives: by a thread, by a warp, by a block ----
 SHMEMD_GLOBAL void collectives(nvshmem_team_t team, long long *area, int *wrong)
@@ -146,6 +153,29 @@ SHMEMD_GLOBAL void collectives(nvshmem_team_t team, long long *area, int *wrong)
         bad += nvshmemx_double2_maxloc_reduce_warp(team, pairs, pairs, 20) != 0;
         bad += pairs[4].x != n - 1 || pairs[4].y != n - 1 + 4 || pairs[5].y != 5;
     }
+    shmemd::group_sync(shmemd::block());
+    // halves: 8 sums by a thread, 8 maxima by a warp, 8 sums by a block, every second one to this PE
+    uint16_t *bits = (uint16_t *)(area + 512), *sums = bits + 64, *sent = bits + 128;
+    for (int i = rank; i < 8; i += (int)shmemd_block_size()) {
+        bits[i] = shmemd_half_from_float((float)(me + i)).bits;
+        bits[8 + i] = shmemd_bfloat16_from_float((float)(me + i)).bits;
+    }
+    shmemd::group_sync(shmemd::block());
+    if (rank == 0) {
+        bad += nvshmem_half_sum_reduce(team, (half_type *)sums, (half_type *)bits, 8) != 0;
+        bad += nvshmem_bfloat16_fcollect(team, (bfloat16_type *)(sums + 32), (bfloat16_type *)(bits + 8), 1) != 0;
+        bad += nvshmem_half_broadcast(team, (half_type *)sent, (half_type *)bits, 8, n - 1) != 0;
+        bad += sums[32 + n - 1] != shmemd_bfloat16_from_float((float)(n - 1)).bits;
+        bad += sent[7] != shmemd_half_from_float((float)(n - 1 + 7)).bits;
+    }
+    shmemd::group_sync(shmemd::block());
+    if (in_first_wave)
+        bad += nvshmemx_bfloat16_max_reduce_warp(team, (bfloat16_type *)(sums + 8), (bfloat16_type *)(bits + 8), 8) != 0;
+    bad += nvshmemx_half_sum_reduce_block(team, (half_type *)(sums + 16), (half_type *)bits, 8) != 0;
+    nvshmemx_half_iput_block((half_type *)(sums + 24), (half_type *)bits, 1, 2, 4, nvshmem_my_pe());
+    bad += nvshmemx_barrier_block(team) != 0;
+    bad += sums[7] != shmemd_half_from_float((float)(n * (n - 1) / 2 + 7 * n)).bits || sums[16 + 7] != sums[7];
+    bad += sums[8 + 7] != shmemd_bfloat16_from_float((float)(n - 1 + 7)).bits || sums[24 + 3] != bits[6];
     shmemd::group_sync(shmemd::block());
     nvshmemx_longlong_get_block(all, area, 20, nvshmem_my_pe());
     bad += all[19] != me * 100 + 19;
