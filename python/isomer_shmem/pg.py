@@ -500,7 +500,9 @@ class IsomerGroup(ProcessGroup):
     # ---- memory: FSDP2 asks for it under set_allocate_memory_from_process_group_for_comm ----
 
     def supports_tensor_alloc(self, device):
-        return self._core is not None and torch.device(device).type == ("cpu" if self._streams is None else "cuda")
+        kind = torch.device(device).type
+        return self._core is not None and kind == ("cpu" if self._streams is None else "cuda") and (
+            kind == "cpu" or torch.cuda.get_allocator_backend() == "native")  # others have no pools
 
     def allocate_tensor(self, size, *, dtype, device):
         """Memory of the library, with undefined contents, which other members read by pointer."""

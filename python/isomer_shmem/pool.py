@@ -115,6 +115,10 @@ class DevicePool:
     must find a buffer reachable on all ranks or on none. `buffers` and `nbytes` count what was ever taken."""
 
     def __init__(self, world, device):
+        backend = torch.cuda.get_allocator_backend()
+        if backend != "native":
+            raise IsomerError(f"torch allocates by {backend} (PYTORCH_CUDA_ALLOC_CONF), which has no pools: take it out "
+                              "there, or make tensors in the library's memory by isomer_shmem.empty(local=True)")
         self._device = device
         self._pluggable = torch.cuda.memory.CUDAPluggableAllocator(world.lib._name, "shmemx_torch_malloc",
                                                                    "shmemx_torch_free")

@@ -432,6 +432,46 @@ def pool():
     end()
 
 
+def of_other_allocator(settings):
+    """Tensors of another allocator of torch, in collectives and beside memory of the library."""
+    os.environ["PYTORCH_CUDA_ALLOC_CONF"] = settings
+    import torch
+    import torch.distributed as dist
+
+    import isomer_shmem as iso
+    rank, size, device = start()
+    for count in SIZES + (25_000_003,):
+        for index in range(3):  # the same addresses again, with other pages
+            tensor = torch.full((count,), float(rank + index), device=device)
+            dist.all_reduce(tensor)
+            check(f"all_reduce {count}", tensor, torch.full((count,), float(sum(range(size)) + size * index)))
+            output = torch.zeros(size * count, device=device)
+            all_gather_single(output, tensor.fill_(rank))
+            check(f"all_gather {count}", output, torch.arange(float(size)).repeat_interleave(count))
+            del tensor, output
+            torch.cuda.empty_cache()
+    inbox, flag = iso.zeros(1000, device="cuda"), iso.zeros(1, dtype=torch.int64, device="cuda")
+    iso.put_signal(inbox, torch.full((1000,), 1.0 + rank, device=device), flag, rank=(rank + 1) % size)
+    iso.wait(flag)
+    check("put_signal", inbox, torch.full((1000,), 1.0 + (rank - 1) % size))
+
+
+def expandable_segments():
+    of_other_allocator("expandable_segments:True")
+    end()
+
+
+def malloc_async():
+    of_other_allocator("backend:cudaMallocAsync")
+    import isomer_shmem as iso
+    try:
+        iso.mem_pool()
+        raise AssertionError("mem_pool was not refused")
+    except iso.IsomerError as error:
+        assert "torch allocates by cudaMallocAsync" in str(error), error
+    end()
+
+
 def inference():
     """All-reduces in graphs of ten calls."""
     import torch
@@ -880,8 +920,9 @@ def killed_peer():
 
 TESTS = [first_call, reductions, reductions_async, moves, moves_async, large, host_tensors, streams, graphs,
          messages, memory, pool, inference, fsdp, fsdp_installed, fsdp_parts, ddp, functional, compiled, triton_signal,
-         split, device_zero, device_id, groups, first_in_capture, beside_gloo, few_queues, late_peer, killed_peer]
-ALONE = ("few_queues", "late_peer", "killed_peer")  # in processes of their own, which end with the test
+         split, device_zero, device_id, groups, first_in_capture, beside_gloo, few_queues, expandable_segments,
+         malloc_async, late_peer, killed_peer]
+ALONE = ("few_queues", "expandable_segments", "malloc_async", "late_peer", "killed_peer")  # in processes of their own, which end with the test
 DIES = {"killed_peer": -signal.SIGKILL}  # how the last rank ends
 
 
