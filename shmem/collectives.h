@@ -21,7 +21,8 @@ struct collectives {
         void (*memory)(const struct team *team, size_t *stages, size_t *pairs); /* device memory of the team's calls */
         void (*forget_team)(const struct team *team);
         void (*forget_stream)(void *stream); /* before it is destroyed */
-        /* Streams that wait without a kernel: past the deadline a record; *abort not 0: their end. By the proxy. */
+        /* Streams that wait without a kernel: past the deadline a record; *abort not 0, or the team broken: their end.
+         * Waits of kernels of broken teams end, too. By the proxy. */
         void (*watch)(const uint64_t *abort);
         void (*stop)(struct device *device);
     } streams;

@@ -7,6 +7,7 @@
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
 #include "../../shmem/profile/profile.h"
+#include "../../shmem/team/slot.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -93,6 +94,10 @@ static bool begin_stream_call(struct stream_call *c, const shmemx_coll_t *coll, 
         return iso_check_wrong(&c->call,
                                "nelems %zu of %zu bytes is a block of %zu bytes; it has to be less than 64 GiB",
                                coll->nelems, c->call.elem_bytes, c->call.block);
+    if (iso_slot_is_broken(&c->call.team->slot)) {
+        (void)iso_slot_refuse(&c->call.team->slot, API);
+        return false;
+    }
     fill_reduction(c);
     fill_sizes(c);
     return engines_are_valid(c);
@@ -315,7 +320,8 @@ static int begin_checked(struct stream_call *c, const shmemx_coll_t *coll, shmem
 {
     if (begin_stream_call(c, coll, stream))
         return 0;
-    return iso_job_is_broken() ? -EIO : -EINVAL;
+    bool is_broken = iso_job_is_broken() || (c->call.team != NULL && iso_slot_is_broken(&c->call.team->slot));
+    return is_broken ? -EIO : -EINVAL;
 }
 
 int iso_stream_prepare(struct stream_call *c, const shmemx_coll_t *coll, shmemx_stream_t stream)

@@ -9,6 +9,7 @@
 #include "../../shmem/team/agree.h"
 #include "../../shmem/collectives.h"
 #include "../../shmem/node/wait.h"
+#include "../../shmem/team/slot.h"
 #include "coll_stream.h"
 
 #include <errno.h>
@@ -257,11 +258,13 @@ int pshmemx_slot_prepare(shmem_team_t team, int slot, int max_blocks)
 void iso_coll_streams_watch(const uint64_t *abort)
 {
     struct device *d = ISO->device;
+    iso_handles_end_broken(d);
     pthread_mutex_lock(&d->lock); /* d->streams is changed under it, by other threads, and the abort word cleared */
     bool stop = __atomic_load_n(abort, __ATOMIC_RELAXED) != 0; /* as kernels look at it */
     struct streams *s = iso_streams_of(d);
     for (struct stream_slot *slot = s != NULL ? s->watched : NULL; slot != NULL; slot = slot->next_watched)
-        iso_words_watch(slot->words, stop, iso_report_timeout_ns(&slot->team->slot));
+        iso_words_watch(slot->words, stop || iso_slot_is_broken(&slot->team->slot),
+                        iso_report_timeout_ns(&slot->team->slot));
     pthread_mutex_unlock(&d->lock);
 }
 

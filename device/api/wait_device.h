@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The one place where a kernel waits. A poll is a relaxed look; every ISOD_POLLS_PER_LOOK polls the abort word and the
  * clock are looked at. Past the deadline it leaves a record for the host and goes on; when the abort word is set it
- * gives up: false, the handle's status is set, later calls on the handle do nothing, nothing traps. A team that masks
- * deaths gives up less: isod_stops.
+ * gives up: false, the handle's status is set, later calls on the handle do nothing, nothing traps. So it does when the
+ * host has ended the handle, since the team was broken. A team that masks deaths gives up less: isod_stops.
  * Includes: state.h. Used by every *_device.h that waits. */
 #ifndef ISO_WAIT_DEVICE_H
 #define ISO_WAIT_DEVICE_H
@@ -198,7 +198,7 @@ struct isod_looked {
 PRIM_COLD_FN struct isod_looked isod_look_at(struct isod_team *team, struct isod_looked w, struct isod_missed m)
 {
     const struct isod_origin at = {team->world, team};
-    bool stop = isod_stops(at, m.who);
+    bool stop = prim_load_relaxed_u64(&team->ended) != 0 || isod_stops(at, m.who);
     /* One thread tells the host: records of all threads of a grid, one behind the other, would take a second. Of a
      * death that the team masks only collectives tell, which cannot go on. */
     if (stop && (prim_load_relaxed_u64(&team->status) != ISOD_STATUS_GOOD ||

@@ -206,7 +206,10 @@ shmemd_t iso_handle_local(void);
 char *iso_handle_near(const struct segment *segment, int pe);
 /* As a kernel that gives up: for what waits in a stream without one. */
 void iso_handle_give_up(shmemd_t handle);
-/* Has any handle of this PE given up? Then a sentence for `call` is logged. Asks the device only if so. */
+/* Waits of kernels end whose team was broken. By the proxy, again and again: another member may have broken it. */
+void iso_handles_end_broken(struct device *device);
+/* Has any handle of this PE given up? Then a sentence for `call` is logged, or kept where the team was broken and the
+ * program does not know yet. Asks the device only if so. */
 bool iso_handles_gave_up(struct device *device, const char *call);
 /* The segment table has changed: the kernels' image of it follows. Collective calls only. */
 void iso_handles_refresh(void);

@@ -40,6 +40,8 @@ struct handle {
     size_t offset; /* of its slot memory in the heap */
     int written;   /* lanes that were written without an epoch */
     bool spoiled;  /* some member's kernels gave up: any lane may have been written */
+    bool ended;    /* the team was broken, and the kernels have been told; device->lock, as the next one */
+    bool end_told; /* and the program */
     struct isod_team image;
 };
 
@@ -513,14 +515,74 @@ static int count_handles(struct device *d, const struct team *team, bool *gave_u
     return n;
 }
 
+/* ---- broken teams ---- */
+
+/* Waits of the team's kernels end, and later calls do nothing. device->lock is held. */
+static void end_handle(struct handle *h)
+{
+    if (h->ended)
+        return;
+    iso_handle_give_up(h->value);
+    iso_agent_store(&h->value.team->ended, 1, sizeof h->value.team->ended);
+    h->ended = true;
+}
+
+void iso_handles_end_broken(struct device *d)
+{
+    pthread_mutex_lock(&d->lock);
+    for (int i = 0; d->handles != NULL && i < HANDLE_LISTS; i++)
+        for (struct handle *h = d->handles->lists[i]; h != NULL; h = h->next)
+            if (iso_slot_is_broken(&h->team->slot))
+                end_handle(h);
+    pthread_mutex_unlock(&d->lock);
+}
+
+/* NULL: none that the program does not know of. device->lock is held. */
+static const struct handle *first_dead(struct device *d)
+{
+    if (has_given_up(d->handles->local))
+        return d->handles->local;
+    for (int i = 0; i < HANDLE_LISTS; i++)
+        for (const struct handle *h = d->handles->lists[i]; h != NULL; h = h->next)
+            if (!h->end_told && has_given_up(h))
+                return h;
+    return NULL;
+}
+
+/* When a handle is good again, or the program knows of its end. The word is cleared first: a kernel of another handle
+ * that gives up meanwhile sets its status before the word, so either the look finds its status, or the word is 1 again. */
+static void forget_give_up(struct device *d)
+{
+    struct isod_host *for_kernels, *host = iso_proxy_host(d, &for_kernels);
+    if (__atomic_exchange_n(&host->gave_up, 0, __ATOMIC_ACQ_REL) == 0) /* pairs with isod_handle_give_up */
+        return;
+    pthread_mutex_lock(&d->lock);
+    if (first_dead(d) != NULL)
+        __atomic_store_n(&host->gave_up, 1, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&d->lock);
+}
+
+/* The program knows of the end: synchronising a stream does not fail by it any more. */
+static void note_end(struct device *d, const struct team *team)
+{
+    pthread_mutex_lock(&d->lock);
+    for (int i = 0; i < HANDLE_LISTS; i++)
+        for (struct handle *h = d->handles->lists[i]; h != NULL; h = h->next)
+            if (h->team == team) {
+                end_handle(h);
+                h->end_told = true;
+            }
+    pthread_mutex_unlock(&d->lock);
+    forget_give_up(d);
+}
+
 _Static_assert(ISOD_DEADLINE_NEVER == ISO_TIMEOUT_NEVER, "kernels name it as teams do");
 
 static bool team_has_handles(const struct team *team)
 {
     struct device *d = ISO->device;
     bool gave_up;
-    return d != NULL && d->handles != NULL &&
-           (count_handles(d, team, &gave_up) > 0 || ISO->coll->streams.has_pairs(team));
+    return d != NULL && d->handles != NULL && count_handles(d, team, &gave_up) > 0;
 }
 
 /* Members have done equal numbers of epochs, unless kernels of a member gave up. Then other members may have written
@@ -531,6 +593,10 @@ static void finish_team(struct team *team, const char *call)
     bool gave_up = false;
     if (d == NULL || d->handles == NULL)
         return;
+    if (iso_slot_is_broken(&team->slot)) {
+        note_end(d, team);
+        return;
+    }
     int handles = count_handles(d, team, &gave_up);
     if (handles == 0 && !ISO->coll->streams.has_pairs(team))
         return;
@@ -586,6 +652,8 @@ static void tell_kernels(const struct team *team)
                 h->image.masks = masks_deaths(h);
                 iso_agent_store(&h->value.team->deadline_ns, own, sizeof own);
                 iso_agent_store(&h->value.team->masks, h->image.masks, sizeof h->image.masks);
+                if (iso_slot_is_broken(&team->slot))
+                    end_handle(h);
             }
     pthread_mutex_unlock(&d->lock);
 }
@@ -618,9 +686,12 @@ static void forget_team(struct team *team)
 
 int iso_handles_start(struct device *device)
 {
-    device->handles = (struct handles *)calloc(1, sizeof *device->handles);
-    if (device->handles == NULL)
+    struct handles *t = (struct handles *)calloc(1, sizeof *t);
+    if (t == NULL)
         return -ENOMEM;
+    pthread_mutex_lock(&device->lock); /* the proxy looks already */
+    device->handles = t;
+    pthread_mutex_unlock(&device->lock);
     ISO->above.finish_team = finish_team;
     ISO->above.team_has_handles = team_has_handles;
     ISO->above.forget_team = forget_team;
@@ -652,6 +723,9 @@ void iso_handles_stop(struct device *device)
     struct handles *t = device->handles;
     if (t == NULL)
         return;
+    pthread_mutex_lock(&device->lock);
+    device->handles = NULL;
+    pthread_mutex_unlock(&device->lock);
     for (int i = 0; i < HANDLE_LISTS; i++)
         destroy_list(device, t->lists[i]);
     destroy_handle(device, t->local);
@@ -660,7 +734,6 @@ void iso_handles_stop(struct device *device)
     free(t->peers);
     free(t->image);
     free(t);
-    device->handles = NULL;
 }
 
 /* ---- public ---- */
@@ -685,18 +758,6 @@ void iso_handle_give_up(shmemd_t handle)
     __atomic_store_n(&host->gave_up, 1, __ATOMIC_RELEASE); /* pairs with iso_handles_gave_up */
 }
 
-/* NULL: none. device->lock is held. */
-static const struct handle *first_dead(struct device *d)
-{
-    if (has_given_up(d->handles->local))
-        return d->handles->local;
-    for (int i = 0; i < HANDLE_LISTS; i++)
-        for (const struct handle *h = d->handles->lists[i]; h != NULL; h = h->next)
-            if (has_given_up(h))
-                return h;
-    return NULL;
-}
-
 bool iso_handles_gave_up(struct device *d, const char *call)
 {
     struct isod_host *for_kernels, *host = iso_proxy_host(d, &for_kernels);
@@ -709,8 +770,11 @@ bool iso_handles_gave_up(struct device *d, const char *call)
         snprintf(what, sizeof what, "a barrier or sync on a stream of team %d", (int)h->image.team);
     else if (h != NULL && h->slot >= 0)
         snprintf(what, sizeof what, "a call of slot %d of team %d", (int)h->image.slot, (int)h->image.team);
+    bool ended = h != NULL && h->ended;
+    if (ended)
+        (void)iso_slot_refuse(&h->team->slot, call);
     pthread_mutex_unlock(&d->lock);
-    if (h != NULL)
+    if (h != NULL && !ended)
         log_error("%s: %s gave up or was misused (shmemx_device_error says how), so its results are not there; this is "
                   "repeated until shmemx_device_reset",
                   iso_call_name(call), what);
@@ -747,7 +811,9 @@ int pshmemx_status(shmem_team_t team_handle, int slot, shmemx_device_error_t *er
         return iso_refuse(__func__, "team %p is not a team of this PE", (void *)team_handle);
     if (!iso_handle_slot_is_valid(__func__, slot))
         return -EINVAL;
-    if (iso_slot_is_broken(&team->slot)) { /* which has no handles */
+    if (iso_slot_is_broken(&team->slot)) {
+        if (d != NULL && d->running)
+            note_end(d, team);
         (void)iso_slot_rc(&team->slot, __func__);
         return 1;
     }
@@ -775,19 +841,6 @@ int pshmemx_status(shmem_team_t team_handle, int slot, shmemx_device_error_t *er
         return 1;
     }
     return 0;
-}
-
-/* Behind a reset. The word is cleared first: a kernel of another handle that gives up meanwhile sets its status before
- * the word, so either the look finds its status, or the word is 1 again. */
-static void forget_give_up(struct device *d)
-{
-    struct isod_host *for_kernels, *host = iso_proxy_host(d, &for_kernels);
-    if (__atomic_exchange_n(&host->gave_up, 0, __ATOMIC_ACQ_REL) == 0) /* pairs with isod_handle_give_up */
-        return;
-    pthread_mutex_lock(&d->lock);
-    if (first_dead(d) != NULL)
-        __atomic_store_n(&host->gave_up, 1, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&d->lock);
 }
 
 /* ---- reset ---- */

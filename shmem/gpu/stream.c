@@ -5,6 +5,7 @@
  * Called by users; the kernels are in device/rma_kernels.c. */
 #include "../../bootstrap/log.h"
 #include "../profile/profile.h"
+#include "../team/slot.h"
 #include "device.h"
 
 #include <errno.h>
@@ -300,6 +301,8 @@ static int synchronise_stream(const char *call, gpu_kernel kernel, shmem_team_t 
         log_error("%s: team is SHMEM_TEAM_INVALID, or was destroyed", s.call);
         return 1;
     }
+    if (iso_slot_rc(&team->slot, call) != 0)
+        return 1;
     if (!iso_handle_is_open(team, ISO_SLOT_ON_STREAM) &&
         (s.device->captures != 0 || iso_gpu_stream_is_capturing(s.device->gpu, stream))) {
         log_error("%s: the first of these calls on a team makes its handle, which a capture does not allow; call "

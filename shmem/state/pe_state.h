@@ -39,10 +39,10 @@ struct hooks_above {
     int (*give_up_team)(const struct slot *slot, const char *call); /* for waits: iso_slot_give_up. Set by pe.c */
     void (*drain_rings)(const char *call); /* for fence and quiet, when a kernel has used a ring. Set by proxy.c */
     /* For teams, once a device has run. Set by handle.c. finish: before the team is destroyed, collective over it; no
-     * kernel of any member uses its memory when it returns. forget: when it is destroyed. tell_kernels:
-     * slot.timeout_ns or masks_deaths has changed. */
+     * kernel of any member uses its memory when it returns. Of a broken team: its end is known, and no member waits.
+     * forget: when it is destroyed. tell_kernels: slot.timeout_ns or masks_deaths has changed, or it was broken. */
     void (*finish_team)(struct team *team, const char *call);
-    bool (*team_has_handles)(const struct team *team); /* or sends and receives on streams. Set by handle.c, too */
+    bool (*team_has_handles)(const struct team *team);
     void (*forget_team)(struct team *team);
     void (*tell_kernels)(const struct team *team);
 };

@@ -235,13 +235,15 @@ static void check_config(const char *call, const shmem_team_config_t *config, lo
         iso_fatal(call, "config->num_contexts is %d; it must be 0 or more", config->num_contexts);
 }
 
+static void retire_handle(struct team *team) { team->handle = (shmem_team_t)((uintptr_t)team->handle + TEAMS_MAX); }
+
 static void destroy_team(struct team *team)
 {
     iso_ctx_destroy_of_team(team);
     ISO->coll->streams.forget_team(team);
     if (ISO->above.forget_team != NULL)
         ISO->above.forget_team(team);
-    team->handle = (shmem_team_t)((uintptr_t)team->handle + TEAMS_MAX); /* dead at once */
+    retire_handle(team); /* at once */
     close_team(team);
 }
 
@@ -440,14 +442,16 @@ int pshmemx_team_break(shmem_team_t handle, const char *why)
         wrong = "team is SHMEM_TEAM_WORLD, SHMEM_TEAM_SHARED or has one member; shmemx_break breaks the job";
     else if (team->slot.central == NULL)
         wrong = "the members of the team do not reach each other by pointers; shmemx_break breaks the job";
-    else if (ISO->above.team_has_handles != NULL && ISO->above.team_has_handles(team))
-        wrong = "the team has handles or calls on streams, which do not end alone; shmemx_break breaks the job";
+    else if (ISO->coll->streams.has_pairs(team))
+        wrong = "the team has sends or receives on streams, which do not end alone; shmemx_break breaks the job";
     if (wrong != NULL) {
         iso_log_elsewhere("%s: %s", call, wrong);
         return 1;
     }
     if (!iso_slot_is_broken(&team->slot))
         iso_slot_break(&team->slot, why);
+    if (ISO->above.tell_kernels != NULL)
+        ISO->above.tell_kernels(team);
     return 0;
 }
 
@@ -536,10 +540,13 @@ void pshmem_team_destroy(shmem_team_t handle)
     if (team == ISO->world || team == ISO->shared)
         iso_fatal(__func__, "SHMEM_TEAM_WORLD and SHMEM_TEAM_SHARED cannot be destroyed");
     iso_ctx_destroy_of_team(team);
+    if (ISO->above.finish_team != NULL)
+        ISO->above.finish_team(team, __func__);
     if (!iso_slot_is_broken(&team->slot)) {
-        if (ISO->above.finish_team != NULL)
-            ISO->above.finish_team(team, __func__);
         iso_barrier_sync(team, __func__); /* nobody is inside a collective of this slot any more */
+    } else if (ISO->above.team_has_handles != NULL && ISO->above.team_has_handles(team)) {
+        retire_handle(team); /* kernels of the other members may still write to its memory, which stays */
+        return;
     }
     destroy_team(team);
 }

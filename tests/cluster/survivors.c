@@ -7,6 +7,7 @@
  *     survivors wrong 1 PES        wrong arguments come back
  *     survivors break 1 PES        shmemx_break ends a wait of another thread, and the others hear of it by the leave
  *     survivors team 1 PES         shmemx_team_break ends a team on all members, and no other one
+ *     survivors streams 1 PES      the same of a team with calls on streams
  * ISO_NODES=PID:NIC,PID:NIC: processes take turns on nodes, each the namespaces of that process, with that NIC. */
 #define _GNU_SOURCE /* setns */
 #include <shmem.h>
@@ -624,6 +625,92 @@ static int team_broken(struct life *life)
     return get(&shared->failed);
 }
 
+/* ---- a broken team with calls on streams ---- */
+
+enum { CALLS = 3, GATHERED = 20000 }; /* an all-reduce, an all-gather, a barrier */
+
+static int enqueue(shmem_team_t team, const struct work *w, int i, shmemx_stream_t stream)
+{
+    shmemx_coll_t c = shmemx_coll_of(i == 0 ? SHMEMX_ALLREDUCE : SHMEMX_FCOLLECT, team, w->dest, w->source, GATHERED,
+                                     SHMEMX_INT64);
+    c.slot = i;
+    return i == 2 ? shmemx_barrier_on_stream(team, stream) : shmemx_coll_on_stream(&c, stream);
+}
+
+static void check_calls(shmem_team_t team, struct work *w)
+{
+    for (int i = 0; i < CALLS; i++) {
+        for (int k = 0; k < GATHERED; k++)
+            w->source[k] = k + w->rank;
+        if (enqueue(team, w, i, w->stream) != 0 || shmemx_stream_synchronize(w->stream) != 0)
+            fail("call %d of a team that is not broken fails", i);
+        for (int64_t k = 0; k < (i == 0 ? GATHERED : i == 1 ? w->n * GATHERED : 0); k++)
+            if (w->dest[k] != (i == 0 ? k * w->n + w->n * (w->n - 1) / 2 : k % GATHERED + k / GATHERED)) {
+                fail("element %d of call %d is %lld", (int)k, i, (long long)w->dest[k]);
+                break;
+            }
+        if (shmemx_barrier_on_stream(team, w->stream) != 0 || shmemx_stream_synchronize(w->stream) != 0)
+            fail("a barrier fails");
+    }
+}
+
+static int streams_broken(struct life *life)
+{
+    static const char why[] = "this team was broken by pe 0: enough is enough";
+    int rank = rank_in(life), pes[MOST];
+    struct work w = {rank, life->n, NULL, NULL, NULL};
+    shmem_team_t broken = SHMEM_TEAM_INVALID, whole = SHMEM_TEAM_INVALID;
+    shmemx_stream_t streams[CALLS];
+    pthread_t thread;
+    for (int i = 0; i < life->n; i++)
+        pes[i] = i;
+    if (start(life, rank) != 0 || shmemx_device_init() != 0)
+        fail("the job does not start");
+    if (shmemx_team_create(pes, life->n, 7, &broken) != 0 || shmemx_team_create(pes, life->n, 8, &whole) != 0)
+        fail("no teams");
+    w.dest = (int64_t *)shmemx_malloc((size_t)life->n * GATHERED * 8, SHMEMX_DEVICE);
+    w.source = (int64_t *)shmemx_malloc(GATHERED * 8, SHMEMX_DEVICE);
+    for (int i = 0; i < CALLS; i++)
+        if (shmemx_stream_create(&streams[i]) != 0)
+            fail("no streams");
+    w.stream = streams[0];
+    check_calls(broken, &w);
+    check_calls(whole, &w);
+    bool is_late = rank == life->n - 1;
+    for (int i = 0; i < CALLS && !is_late; i++)
+        if (enqueue(broken, &w, i, streams[i]) != 0)
+            fail("call %d is not taken", i);
+    if (rank == 0 && pthread_create(&thread, NULL, break_team_soon, (void *)broken) != 0)
+        fail("no thread");
+    while (is_late && get(&life->working) < life->n - 1 && get(&shared->failed) == 0)
+        nap();
+    for (int i = 0; i < CALLS && !is_late; i++) /* each ends, and tells of it */
+        EXPECT(shmemx_stream_synchronize(streams[i]) != 0, why);
+    add(&life->working);
+    for (int i = 0; i < CALLS; i++)
+        EXPECT(enqueue(broken, &w, i, streams[i]) != 0, why);
+    if (rank == 0)
+        EXPECT(shmemx_status(broken, 0, NULL) == 1, why);
+    else
+        shmem_team_destroy(broken);
+    for (int i = 0; i < CALLS; i++) /* from here on the end is known */
+        if (shmemx_stream_synchronize(streams[i]) != 0)
+            fail("a stream fails again");
+    if (shmemx_status(whole, 0, NULL) != 0)
+        fail("another team is broken, too");
+    check_calls(whole, &w);
+    if (rank == 0 && pthread_join(thread, NULL) != 0)
+        fail("no end of the thread");
+    if (rank == 0)
+        shmem_team_destroy(broken);
+    check_calls(whole, &w);
+    add(&life->has_id);
+    while (get(&life->has_id) < 1 + life->n && get(&shared->failed) == 0)
+        nap();
+    leave(life, rank);
+    return get(&shared->failed);
+}
+
 /* ---- all ---- */
 
 static int run_all(const char *what, int times, int n)
@@ -639,7 +726,8 @@ static int run_all(const char *what, int times, int n)
             _exit(strcmp(what, "leak") == 0    ? leak(times, n)
                   : strcmp(what, "break") == 0 ? broken(shared->lives)
                   : strcmp(what, "team") == 0  ? team_broken(shared->lives)
-                                               : wrong(shared->lives));
+                  : strcmp(what, "streams") == 0 ? streams_broken(shared->lives)
+                                                 : wrong(shared->lives));
         }
     for (int i = 0, status; i < n; i++) {
         if (waitpid(pids[i], &status, 0) != pids[i] || !WIFEXITED(status))
@@ -656,7 +744,7 @@ int main(int argc, char **argv)
     int times = argc > 2 ? atoi(argv[2]) : 5, n = argc > 3 ? atoi(argv[3]) : 4, rc = 0;
     unsigned seed = getenv("ISO_FAULT_SEED") != NULL ? (unsigned)atoi(getenv("ISO_FAULT_SEED")) : (unsigned)getpid();
     if (n < 2 || n > MOST || (strcmp(what, "leak") == 0 && times >= LIVES)) {
-        fprintf(stderr, "usage: survivors kill|leak|wrong|break|team TIMES PES\n");
+        fprintf(stderr, "usage: survivors kill|leak|wrong|break|team|streams TIMES PES\n");
         return 2;
     }
     shared = (struct shared *)mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

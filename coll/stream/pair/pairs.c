@@ -5,6 +5,7 @@
  * Called by coll_group.c, stream_slot.c. */
 #include "pairs.h"
 #include "../../../bootstrap/log.h"
+#include "../../../shmem/team/slot.h"
 #include "../coll_stream.h"
 
 #include <errno.h>
@@ -168,6 +169,8 @@ bool iso_pairs_has_team(const struct team *team)
 {
     struct device *d = ISO->device;
     bool has = false;
+    if (d == NULL || pairs_of(d) == NULL)
+        return false;
     pthread_mutex_lock(&d->lock);
     for (const struct pair *at = pairs_of(d)->list; at != NULL; at = at->next)
         has = has || at->team == team;
@@ -291,6 +294,8 @@ int iso_pairs_check(const struct pair_call *c)
         log_error("%s: team is not a team of this PE (destroyed, or SHMEM_TEAM_INVALID?)", call);
         return -EINVAL;
     }
+    if (iso_slot_is_broken(&team->slot))
+        return iso_slot_refuse(&team->slot, call);
     if (c->peer < 0 || c->peer >= team->n_pes) {
         log_error("%s: %s %d is outside 0..%d", call, c->sends ? "to" : "from", c->peer, team->n_pes - 1);
         return -EINVAL;
