@@ -80,7 +80,7 @@ class RmsNorm(ctypes.Structure):
 class DeviceError(ctypes.Structure):
     _fields_ = [("call", c_char * 64), ("pe", c_int), ("team_slot", c_int), ("block", c_uint), ("thread", c_uint),
                 ("addr", c_void_p), ("expected", c_uint64), ("seen", c_uint64), ("waited_seconds", c_double),
-                ("gave_up", c_int), ("broken_by", c_int)]
+                ("gave_up", c_int), ("broken_by", c_int), ("team", c_void_p)]
 
 
 class AddressInfo(ctypes.Structure):

@@ -25,7 +25,7 @@ struct test {
     uint64_t *word; /* of the host */
 };
 
-static void check_reported(int slot, const char *call)
+static void check_reported(shmem_team_t team, int slot, const char *call)
 {
     shmemx_device_error_t error;
     if (!CHECK(device_next_error(&error)))
@@ -33,6 +33,7 @@ static void check_reported(int slot, const char *call)
     CHECK_NAMED(strstr(error.call, call) != NULL, error.call);
     CHECK_EQ(error.gave_up, 0);
     CHECK_EQ(error.team_slot, slot);
+    CHECK(error.team == team);
     CHECK(error.waited_seconds >= SHORT_S && error.waited_seconds < DEVICE_PATIENCE_S);
 }
 
@@ -50,7 +51,7 @@ static void wait_in_kernel(struct test *t, shmem_team_t team, bool late)
     t->args.value++;
     DEVICE_LAUNCH(wait_for_word, 1, THREADS, t->args, t->stream);
     if (late)
-        check_reported(SLOT, "shmemd_signal_wait_until");
+        check_reported(team, SLOT, "shmemd_signal_wait_until");
     else
         check_silent();
     shmem_signal_set(t->args.word, t->args.value, check_self.pe);
@@ -68,7 +69,7 @@ static void wait_on_stream(struct test *t, shmem_team_t team, bool late)
     if (check_self.pe != 0) {
         CHECK_EQ(shmemx_coll_on_stream(&coll, t->stream), 0);
         if (late)
-            check_reported(STREAM_SLOT, "on a stream");
+            check_reported(team, STREAM_SLOT, "on a stream");
         else
             check_silent();
         shmem_uint64_atomic_inc(t->word, 0);
