@@ -108,4 +108,4 @@ def synchronize(world, streams):
     stream = streams.current()
     event = streams.event(stream)
     wait(world.check_alive, event.query)
-    world.check_call(world.lib.shmemx_stream_synchronize(streams.handle(stream)))
+    world.check_stream(streams.handle(stream))

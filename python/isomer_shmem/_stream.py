@@ -328,7 +328,7 @@ class Queue:
 
     def set_limit(self):
         """Waits of this team's kernels are reported after the group's time; the watch looks for the reports."""
-        self._seconds = self.world.limits[id(self)] = self._limit.seconds
+        self._seconds = self.world.limits[self.core.lease] = self._limit.seconds
         self.world.lib.shmemx_team_set_timeout(self._team, self._seconds)
 
     def run(self, name, body, outputs, options, is_async, inputs=()):
@@ -405,9 +405,9 @@ class Queue:
         lib = self.world.lib
         call, end = ((lib.shmemx_send_on_stream, plain(tensor, core.new)) if name == "send" else
                      (lib.shmemx_recv_on_stream, plain_dest(tensor, core.new)))
-        self.world.check_usable()
+        self.core.lease.check_usable()
         stream = self.streams.handle(self.streams.current())
-        self.world.check_call(call(self._team, end.data_ptr(), end.nbytes, peer, tag, stream))
+        self.core.lease.check_call(call(self._team, end.data_ptr(), end.nbytes, peer, tag, stream))
         return end
 
     def _channel(self, peer, name):
@@ -421,13 +421,13 @@ class Queue:
         """Messages ("send" or "recv", tensor, peer, tag) by one kernel, in any order: one Work for all of them."""
         def body(core):
             lib, ends = self.world.lib, []
-            self.world.check_call(lib.shmemx_coll_group_begin())
+            core.lease.check_call(lib.shmemx_coll_group_begin())
             try:
                 for message in messages:
                     ends.append(self._message(core, *message))
             finally:
                 status = lib.shmemx_coll_group_end()
-            self.world.check_call(status)
+            core.lease.check_call(status)
             for (name, tensor, _, _), end in zip(messages, ends):
                 if name == "recv":
                     core.put_back(tensor, end)
@@ -444,8 +444,7 @@ class Queue:
     def check_gave_up(self, name):
         """Raises where a wait of this group's kernels has given up. Not during a capture."""
         for slot in (self.core.rest, *self.core.slots.values()):
-            if self.world.lib.shmemx_status(self._team, slot, None) != 0:
-                self.world.abort(self.world.last_error())
+            self.core.lease.learn(slot)
         self.check_usable(name)
 
     def check_time(self):
@@ -469,4 +468,4 @@ class Queue:
         with self._lock:
             self._is_closed = True
         watch.remove(self)
-        self.world.limits.pop(id(self), None)
+        self.world.limits.pop(self.core.lease, None)

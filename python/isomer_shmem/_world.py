@@ -66,7 +66,7 @@ class World:
         self.symmetric = {}  # address of a symmetric tensor: weak reference to its memory
         self.at_end = []  # functions of this world
         self.streams = None  # of its device; see _stream.streams_of
-        self.limits = {}  # time limits in seconds of groups with calls on streams
+        self.limits = {}  # leases with calls on streams: time limit in seconds
         self.lib, self.device = _lib.load(), _lib.flavour()
         self.device_number, self._has_device = self._own_device(), False
         self._start(uniqueid, is_one_node)
@@ -169,6 +169,17 @@ class World:
         if status != 0:
             raise IsomerError(self.broken or self.last_error())
 
+    def check_stream(self, stream):
+        """The host waits for a stream. Raises once when a group was broken, whose calls may have been in the stream; each
+        time when a wait has given up in another way."""
+        if self.lib.shmemx_stream_synchronize(stream) == 0:
+            return
+        sentence = self.last_error()
+        for lease in list(self.alive):
+            lease.learn()
+        self.check_call(self.lib.shmemx_stream_synchronize(stream))
+        raise IsomerError(sentence)
+
     def check_address(self, address):
         """The address, or the same where a call gave none."""
         self.check(0 if address else 1)
@@ -182,15 +193,17 @@ class World:
         self.check(status)
 
     def look_at_waits(self):
-        """Ends the job where a kernel has waited longer than a group with calls on streams allows. By the watch; asks
-        the device nothing, so it is allowed during captures."""
+        """Ends the group of which a kernel has waited longer than it allows, or the job, where the wait belongs to no
+        group. By the watch; asks the device nothing, so it is allowed during captures."""
         error = _lib.DeviceError()
         while self.limits and self.broken is None and self.lib.shmemx_device_error(byref(error)) == 1:
             call, waited = error.call.decode(errors="replace"), error.waited_seconds
+            lease = next((each for each in list(self.limits) if each.team and each.team.value == error.team), None)
+            is_wrong = error.gave_up == 2 or (error.gave_up and lease is None)  # else a member has broken the team
             if self.is_broken():
                 self.abort(self.last_error())
-            elif error.gave_up or waited >= min(self.limits.values()):
-                self.abort_here(self.in_words(f"{call} has waited {waited:.1f} s for pe {error.pe}") +
+            elif is_wrong or waited >= self.limits.get(lease, min(self.limits.values())):
+                (lease or self).abort_here(self.in_words(f"{call} has waited {waited:.1f} s for pe {error.pe}") +
                                 (" and given up" if error.gave_up else ", the timeout of its group,"))
 
     def abort_here(self, reason):
@@ -273,11 +286,17 @@ class Lease:
         if self.broken is not None:
             raise IsomerError(self.broken)
 
+    def learn(self, slot=0):
+        """Looks whether a member has broken the team, a PE has died, or a call of the slot has given up. Streams do not
+        fail by a broken team any more from here on."""
+        if self.team and (self.world.lib.shmemx_status(self.team, slot, None) != 0 or self.world.is_broken()):
+            self._note(self.world.last_error())
+
     def check_alive(self):
         """check_usable, and raises when a PE has died or a member has broken the team."""
         self.check_usable()
-        if self.world.lib.shmemx_status(self.team, 0, None) != 0 or self.world.is_broken():
-            self._raise()
+        self.learn()
+        self.check_usable()
 
     def check_call(self, status):
         """After a wrong argument, with which nothing was done, the next call fits those of the others. After any other
@@ -285,12 +304,11 @@ class Lease:
         if status == -errno.EINVAL:
             raise IsomerError(self.broken or self.world.last_error())
         if status != 0:
-            self._raise()
+            self._note(self.world.last_error())
+            raise IsomerError(self.broken)
 
-    def _raise(self):
-        sentence = self.world.last_error()
+    def _note(self, sentence):
         (self.world if self.world.is_broken() else self).abort(sentence)
-        raise IsomerError(self.broken)
 
     def call_hooks(self):
         hooks, self.abort_hooks = self.abort_hooks, {}
@@ -311,7 +329,7 @@ class Lease:
 
     def abort(self, reason):
         """Ends all waits in the group's calls, on all members; every later one raises `reason`. Other groups go on,
-        where the library can end the team alone: on one node, without calls on the device. Any thread."""
+        where the library can end the team alone: on one node, without sends and receives on streams. Any thread."""
         if self.broken is not None:
             return
         self.call_hooks()
@@ -346,6 +364,8 @@ class Lease:
                 return
             if self.broken is None and self.pairs.refusal is None:
                 self.world.give_team(self.pes, self.tag, self.team, self.pairs)
+            elif self.broken is not None:
+                self.world.lib.shmemx_status(self.team, 0, None)  # so that streams do not fail by it any more
             self.team = None
             self.world.alive.discard(self)
             self.world.leases -= 1

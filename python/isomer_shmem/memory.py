@@ -372,7 +372,7 @@ def fetch(word):
     stream, as item() does."""
     block = block_of(word)
     if _is_on_stream(block):
-        block.world.check(block.world.lib.shmemx_stream_synchronize(_current(block.world)))
+        block.world.check_stream(_current(block.world))
     return block.world.lib.shmem_signal_fetch(word.data_ptr())
 
 

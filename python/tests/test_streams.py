@@ -519,6 +519,51 @@ def late():
             wait_for("has raised", [0])
 
 
+def late_alone(has_messages):
+    """The other rank does not come to a call of one group, whose error is raised once by a stream, too. The default group
+    goes on in streams; where messages were sent in streams, it does not."""
+    from isomer_shmem import synchronize
+    rank, size = start(True, timeout=timedelta(seconds=60))
+    part = dist.new_group(list(range(size)), timeout=timedelta(seconds=3))
+    with host_streams.on():
+        values = torch.ones(100)
+        for group in (None, part):
+            dist.all_reduce(values, group=group)
+        if has_messages:
+            for work in [dist.isend(values, 1 - rank, part), dist.irecv(torch.zeros(100), 1 - rank, part)]:
+                work.wait()
+        settle()
+        why = "all_reduce on a stream has waited .* on rank 0$"
+        if rank == 0:
+            work = dist.all_reduce(values, group=part, async_op=True)
+            with pytest.raises(dist.DistBackendError, match=why):
+                work.wait(timedelta(seconds=50))
+            tell("has raised")
+        else:
+            wait_for("has raised", [0])
+        if has_messages:
+            if rank == 0:
+                with pytest.raises(dist.DistBackendError, match=why):
+                    dist.all_reduce(values)
+            return
+        for _ in range(2):
+            with pytest.raises(dist.DistBackendError, match=why):
+                dist.all_reduce(values, group=part)
+        with pytest.raises(RuntimeError, match=why):
+            synchronize()
+        for count in (10, 70001):
+            values = torch.full((count,), rank + 1.0)
+            dist.all_reduce(values)
+            dist.all_reduce(values, async_op=True).wait(timedelta(seconds=50))
+            synchronize()
+            assert values.eq(size * size * (size + 1) / 2).all()
+        again = dist.new_group(list(range(size)))
+        dist.all_reduce(values.fill_(1), group=again)
+        synchronize()
+        assert values.eq(size).all()
+    dist.destroy_process_group()
+
+
 def disagree():
     """Both ranks hear of the difference, also the one that has made its call already."""
     os.environ["ISOMER_CHECK"] = "1"
@@ -661,6 +706,11 @@ def test_two_and_three(ranks, function):
 
 def test_late_peer_is_an_error(ranks):
     ranks(2, late, backend=None)
+
+
+@pytest.mark.parametrize("has_messages", [False, True])
+def test_a_late_peer_ends_one_group_and_not_the_others(ranks, has_messages):
+    ranks(2, late_alone, has_messages, backend=None)
 
 
 def test_ranks_that_disagree_on_streams_all_raise(ranks):
