@@ -15,6 +15,7 @@
 struct gpu;                       /* the device of one PE */
 typedef void *gpu_stream;         /* hipStream_t, cudaStream_t, or the CPU device's; NULL: the default stream */
 typedef void *gpu_graph;          /* an instantiated graph */
+typedef void *gpu_mark;           /* a place in a stream: an event of the vendor's, or the CPU device's */
 typedef void (*gpu_kernel)(void); /* a kernel's address: SHMEMD_KERNEL made it */
 
 /* Kinds of memory. COMMUNICATION: polls see stores of peers, and atomics of all PEs compose (AMD: fine-grained or
@@ -153,6 +154,18 @@ int iso_gpu_graph_begin(struct gpu *gpu, gpu_stream stream);
 int iso_gpu_graph_end(struct gpu *gpu, gpu_stream stream, gpu_graph *graph);
 int iso_gpu_graph_launch(struct gpu *gpu, gpu_graph graph, gpu_stream stream);
 void iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph);
+
+/* ---- marks: when a stream came to a place ---- */
+
+int iso_gpu_mark_create(struct gpu *gpu, gpu_mark *mark);
+void iso_gpu_mark_destroy(struct gpu *gpu, gpu_mark mark); /* NULL-tolerant */
+/* The device notes its clock in the mark when the work that is in the stream now is done. It takes no processor for
+ * that, so a kernel that fills the device holds up no mark. Not in a stream that is being captured. One thread at a time
+ * sets a mark; one that no stream has come to yet may be set again. */
+int iso_gpu_mark_set(struct gpu *gpu, gpu_mark mark, gpu_stream stream);
+/* *ns: from `since`, which its stream has come to, to `mark` by the device's clock, less than 0 if it was before. To
+ * within a microsecond, and 2^-24 of *ns. -EBUSY: the stream of `mark` has not come to it. */
+int iso_gpu_mark_time(struct gpu *gpu, gpu_mark since, gpu_mark mark, int64_t *ns);
 
 /* ---- copy engines ---- */
 

@@ -142,6 +142,15 @@ static void run_cpu_kernel(struct cpu_stream *s, const struct gpu_launch *launch
     abort(); /* the stream's order is broken: what comes later must not run */
 }
 
+/* With a seed: 20 ppm fast, and not from the host's begin. */
+static uint64_t device_clock_ns(const struct cpu_order *order)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    uint64_t ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    return order->seed != 0 ? ns + ns / 50000 + order->seed % 1000000007 : ns;
+}
+
 static void run_task(struct cpu_stream *s, struct task *task)
 {
     const struct timespec nap = {0, WORD_NAP_NS};
@@ -188,6 +197,10 @@ static void run_task(struct cpu_stream *s, struct task *task)
                 (void)iso_yield(NULL);
             else
                 (void)nanosleep(&nap, NULL);
+        break;
+    case TASK_MARK:
+        task->u.mark->ns = device_clock_ns(&s->order);
+        (void)__atomic_fetch_add(&task->u.mark->reached, 1, __ATOMIC_RELEASE); /* pairs with iso_gpu_mark_time */
         break;
     }
     free(task);
@@ -398,4 +411,15 @@ int iso_cpu_stream_word(struct cpu_stream *s, const struct gpu_word *word)
     if (task != NULL)
         task->u.word = *word;
     return iso_cpu_stream_submit(s, task);
+}
+
+int iso_cpu_stream_mark(struct cpu_stream *s, struct cpu_mark *mark)
+{
+    struct task *task = iso_cpu_task_new(TASK_MARK, 0);
+    if (task != NULL)
+        task->u.mark = mark;
+    mark->set++;
+    int rc = iso_cpu_stream_submit(s, task);
+    mark->set -= rc != 0;
+    return rc;
 }

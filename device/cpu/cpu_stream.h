@@ -32,6 +32,13 @@ int iso_cpu_stream_copy(struct cpu_stream *stream, void *dest, const void *sourc
 int iso_cpu_stream_fill(struct cpu_stream *stream, void *dest, int byte, size_t len);
 int iso_cpu_stream_word(struct cpu_stream *stream, const struct gpu_word *word);
 
+/* A mark of gpu.h. */
+struct cpu_mark {
+    uint64_t ns;           /* of the device's clock: with a seed that is another one than the host's, and faster */
+    uint64_t set, reached; /* how often; reached is atomic */
+};
+int iso_cpu_stream_mark(struct cpu_stream *stream, struct cpu_mark *mark);
+
 /* Streams that graphs borrow, one for each branch but the first, which runs where the graph is launched: so branches
  * run at the same time, as on GPUs. */
 int iso_cpu_pool_create(struct cpu_order order, struct cpu_pool **pool);

@@ -16,7 +16,7 @@ struct event {
     unsigned users; /* atomic */
 };
 
-enum task_kind { TASK_LAUNCH, TASK_COPY, TASK_FILL, TASK_RECORD, TASK_WAIT, TASK_WORD };
+enum task_kind { TASK_LAUNCH, TASK_COPY, TASK_FILL, TASK_RECORD, TASK_WAIT, TASK_WORD, TASK_MARK };
 struct task {
     struct task *next;
     enum task_kind kind;
@@ -30,6 +30,7 @@ struct task {
         } copy;
         struct event *event;
         struct gpu_word word;
+        struct cpu_mark *mark;
         unsigned joint; /* in a graph, of RECORD and WAIT: which of graph->joints */
     } u;
 };

@@ -588,6 +588,38 @@ void iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph)
     iso_cpu_graph_destroy((struct cpu_graph *)graph);
 }
 
+/* ---- marks ---- */
+
+int iso_gpu_mark_create(struct gpu *gpu, gpu_mark *mark)
+{
+    *mark = calloc(1, sizeof(struct cpu_mark));
+    return *mark != NULL ? 0 : failed(gpu, -ENOMEM, "no memory for a mark");
+}
+
+void iso_gpu_mark_destroy(struct gpu *gpu, gpu_mark mark)
+{
+    (void)gpu;
+    free(mark);
+}
+
+int iso_gpu_mark_set(struct gpu *gpu, gpu_mark mark, gpu_stream stream)
+{
+    struct cpu_stream *s = cpu_stream_of(gpu, stream);
+    if (iso_cpu_stream_is_capturing(s)) /* a graph would set it at each launch, also when it is gone */
+        return failed(gpu, -EBUSY, "a mark is not possible: the stream is being captured");
+    return streamed(gpu, iso_cpu_stream_mark(s, (struct cpu_mark *)mark), "a mark");
+}
+
+int iso_gpu_mark_time(struct gpu *gpu, gpu_mark since, gpu_mark mark, int64_t *ns)
+{
+    const struct cpu_mark *from = (const struct cpu_mark *)since, *to = (const struct cpu_mark *)mark;
+    (void)gpu;
+    if (__atomic_load_n(&to->reached, __ATOMIC_ACQUIRE) != to->set) /* pairs with run_task of cpu_stream.c */
+        return -EBUSY;
+    *ns = (int64_t)(to->ns - from->ns);
+    return 0;
+}
+
 /* ---- copy engines ---- */
 
 int iso_gpu_copy_by_engine(struct gpu *gpu, void *dest, const void *source, size_t len)

@@ -411,6 +411,40 @@ int iso_gpu_stream_words(struct gpu *gpu, const struct gpu_word *words, int n, g
     return rc;
 }
 
+/* ---- marks: events, which the device's front end stamps ---- */
+
+int iso_gpu_mark_create(struct gpu *gpu, gpu_mark *mark)
+{
+    cudaEvent_t event = NULL;
+    int rc = RUNTIME(gpu, cudaEventCreateWithFlags, &event, cudaEventDefault);
+    *mark = event;
+    return rc;
+}
+
+void iso_gpu_mark_destroy(struct gpu *gpu, gpu_mark mark)
+{
+    if (mark != NULL)
+        (void)RUNTIME(gpu, cudaEventDestroy, (cudaEvent_t)mark);
+}
+
+int iso_gpu_mark_set(struct gpu *gpu, gpu_mark mark, gpu_stream stream)
+{
+    return RUNTIME(gpu, cudaEventRecord, (cudaEvent_t)mark, cuda_stream_of(stream));
+}
+
+int iso_gpu_mark_time(struct gpu *gpu, gpu_mark since, gpu_mark mark, int64_t *ns)
+{
+    float ms = 0;
+    use_device(gpu);
+    enum cudaStreamCaptureMode mode = relax_capture();
+    cudaError_t e = cudaEventQuery((cudaEvent_t)mark);
+    if (e == cudaSuccess)
+        e = cudaEventElapsedTime(&ms, (cudaEvent_t)since, (cudaEvent_t)mark);
+    restore_capture(mode);
+    *ns = (int64_t)((double)ms * 1e6);
+    return e == cudaErrorNotReady ? -EBUSY : cuda_check(gpu, "cudaEventElapsedTime", e);
+}
+
 /* ---- graphs ---- */
 
 /* Relaxed: other threads of this PE may allocate and wait during the capture. */

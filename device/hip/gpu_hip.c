@@ -374,6 +374,46 @@ int iso_gpu_stream_words(struct gpu *gpu, const struct gpu_word *words, int n, g
     return iso_hip_refuse(gpu, -ENOTSUP, "streams of HIP do not wait for words of memory that peers reach");
 }
 
+/* ---- marks: events, which the command processor stamps ---- */
+
+int iso_gpu_mark_create(struct gpu *gpu, gpu_mark *mark)
+{
+    hipEvent_t event = NULL;
+    iso_hip_use(gpu);
+    int status = iso_hip_result(gpu, "hipEventCreateWithFlags", hipEventCreateWithFlags(&event, hipEventDefault));
+    *mark = event;
+    return status;
+}
+
+void iso_gpu_mark_destroy(struct gpu *gpu, gpu_mark mark)
+{
+    iso_hip_use(gpu);
+    if (mark != NULL)
+        (void)hipEventDestroy((hipEvent_t)mark);
+}
+
+int iso_gpu_mark_set(struct gpu *gpu, gpu_mark mark, gpu_stream stream)
+{
+    iso_hip_use(gpu);
+    return iso_hip_result(gpu, "hipEventRecord", hipEventRecord((hipEvent_t)mark, (hipStream_t)stream));
+}
+
+int iso_gpu_mark_time(struct gpu *gpu, gpu_mark since, gpu_mark mark, int64_t *ns)
+{
+    float ms = 0;
+    iso_hip_use(gpu);
+    hipStreamCaptureMode mode = iso_hip_relax();
+    hipError_t e = hipEventQuery((hipEvent_t)mark);
+    if (e == hipSuccess)
+        e = hipEventElapsedTime(&ms, (hipEvent_t)since, (hipEvent_t)mark);
+    iso_hip_restore(mode);
+    *ns = (int64_t)((double)ms * 1e6);
+    if (e != hipErrorNotReady)
+        return iso_hip_result(gpu, "hipEventElapsedTime", e);
+    (void)hipGetLastError();
+    return -EBUSY;
+}
+
 /* ---- graphs ---- */
 
 /* Relaxed: the proxy's and the agent's streams go on while a program captures one of its own. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Every function of gpu.h on the CPU device: choosing it, memory that peers map (chunks in a range, fixed allocations,
  * the program's own), in this process and in another one, private and pinned memory, the order within and between
- * streams, capture and graphs, launches, copy engines, and that nothing is left: descriptors, mappings, threads. */
+ * streams, marks, capture and graphs, launches, copy engines, and that nothing is left: descriptors, mappings, threads. */
 #include "../check.h"
 
 #include "../../device/gpu.h"
@@ -367,6 +367,53 @@ static void test_words(void)
     iso_gpu_close(gpu);
 }
 
+/* A mark has the time when its stream came to it, and the last one where it was set again before. With a seed the clock
+ * is another one than the host's. */
+static void test_marks(const char *seed)
+{
+    setenv("SHMEM_SEED", seed, 1);
+    struct gpu *gpu = open_gpu();
+    const struct timespec pause = {0, 2000000};
+    gpu_stream stream;
+    gpu_mark marks[3];
+    int64_t ns = 0, later = 0;
+    uint64_t gate = 0;
+    const struct gpu_word opened = {&gate, 1, true}, again = {&gate, 2, true};
+    CHECK_EQ(iso_gpu_stream_create(gpu, false, &stream), 0);
+    for (int i = 0; i < 3; i++)
+        CHECK_EQ(iso_gpu_mark_create(gpu, &marks[i]), 0);
+    CHECK_EQ(iso_gpu_mark_set(gpu, marks[0], stream), 0);
+    CHECK_EQ(iso_gpu_stream_words(gpu, &opened, 1, stream), 0);
+    CHECK_EQ(iso_gpu_mark_set(gpu, marks[1], stream), 0);
+    CHECK_EQ(iso_gpu_mark_set(gpu, marks[2], stream), 0);
+    CHECK_EQ(iso_gpu_stream_words(gpu, &again, 1, stream), 0);
+    CHECK_EQ(iso_gpu_mark_set(gpu, marks[2], stream), 0);
+    while (iso_gpu_mark_time(gpu, marks[0], marks[0], &ns) == -EBUSY)
+        check_pause();
+    CHECK_EQ(ns, 0);
+    nanosleep(&pause, NULL);
+    CHECK_EQ(iso_gpu_mark_time(gpu, marks[0], marks[1], &ns), -EBUSY);
+    prim_store_flag_u64(&gate, 1);
+    while (iso_gpu_mark_time(gpu, marks[0], marks[1], &ns) == -EBUSY)
+        check_pause();
+    CHECK(ns >= 2000000);
+    CHECK_EQ(iso_gpu_mark_time(gpu, marks[0], marks[2], &later), -EBUSY);
+    prim_store_flag_u64(&gate, 2);
+    CHECK_EQ(iso_gpu_stream_wait(gpu, stream), 0);
+    CHECK_EQ(iso_gpu_mark_time(gpu, marks[0], marks[2], &later), 0);
+    CHECK(later >= ns);
+    CHECK_EQ(iso_gpu_mark_time(gpu, marks[2], marks[0], &ns), 0);
+    CHECK_EQ(ns, -later);
+    CHECK_EQ(iso_gpu_graph_begin(gpu, stream), 0);
+    CHECK_EQ(iso_gpu_mark_set(gpu, marks[0], stream), -EBUSY);
+    for (int i = 0; i < 3; i++)
+        iso_gpu_mark_destroy(gpu, marks[i]);
+    iso_gpu_mark_destroy(gpu, NULL);
+    iso_gpu_stream_destroy(gpu, stream);
+    iso_gpu_close(gpu);
+    unsetenv("SHMEM_SEED");
+}
+
 /* A stream that is destroyed does first what is in it. */
 static void test_destroyed_stream(void)
 {
@@ -656,6 +703,8 @@ static void test_all(void)
     test_foreign();
     test_streams();
     test_words();
+    test_marks("0");
+    test_marks("7");
     test_destroyed_stream();
     test_bad_launches();
     test_graph();

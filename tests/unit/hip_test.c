@@ -478,6 +478,35 @@ static void test_launch(void)
     closed(gpu);
 }
 
+/* Also while somebody captures. */
+static void test_marks(void)
+{
+    gpu_mark marks[2];
+    int64_t ns = 0;
+    machine();
+    struct gpu *gpu = opened();
+    for (int i = 0; i < 2; i++)
+        CHECK_EQ(iso_gpu_mark_create(gpu, &marks[i]), 0);
+    CHECK_EQ(iso_gpu_mark_set(gpu, marks[0], gpu->stream), 0);
+    CHECK_EQ(iso_gpu_mark_set(gpu, marks[1], gpu->stream), 0);
+    hip.capturing = true;
+    hip.marks_reached = hip.marks - 1;
+    CHECK_EQ(iso_gpu_mark_time(gpu, marks[0], marks[1], &ns), -EBUSY);
+    hip.marks_reached = hip.marks;
+    CHECK_EQ(iso_gpu_mark_time(gpu, marks[0], marks[1], &ns), 0);
+    CHECK_EQ(ns, 250000);
+    CHECK_EQ(iso_gpu_mark_time(gpu, marks[1], marks[0], &ns), 0);
+    CHECK_EQ(ns, -250000);
+    hip.capturing = false;
+    hip.fail_at = hip.calls + 1;
+    CHECK_EQ(iso_gpu_mark_time(gpu, marks[0], marks[1], &ns), -EIO);
+    CHECK(strstr(iso_gpu_error(gpu), "hipEventElapsedTime") != NULL);
+    for (int i = 0; i < 2; i++)
+        iso_gpu_mark_destroy(gpu, marks[i]);
+    iso_gpu_mark_destroy(gpu, NULL);
+    closed(gpu);
+}
+
 static hipGraphNode_t node(uintptr_t number) { return (hipGraphNode_t)number; }
 
 /* A second stream joins by an event; the way back is by nodes, each once. */
@@ -648,6 +677,7 @@ int main(void)
     test_frees_behind_work();
     test_unjoined();
     test_launch();
+    test_marks();
     test_captured_streams(50600000);
     test_captured_streams(50599999);
     test_failures();
