@@ -106,5 +106,6 @@ sys.exit(any(calls[name]["count"] == 0 for name in sys.argv[1:]))' $calls || fai
 }
 SHMEM_FORCE_PROXY=1 counted "kernels" "launch proxy" "$build/device/device_litmus"
 counted "collectives on streams" "on_stream" "$build/device/device_coll_batch"
+counted "sends" "on_stream" "$build/device/device_coll_pairs"
 counted "graphs" "on_stream graph_launch" "$build/device/device_coll_stream_graph"
 finish

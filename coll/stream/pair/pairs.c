@@ -5,6 +5,7 @@
  * Called by coll_group.c, stream_slot.c. */
 #include "pairs.h"
 #include "../../../bootstrap/log.h"
+#include "../../../shmem/profile/profile.h"
 #include "../../../shmem/team/slot.h"
 #include "../coll_stream.h"
 
@@ -356,14 +357,19 @@ static int order(struct device *d, const struct pair_call *c, struct pair *pair)
     return rc;
 }
 
-static int launch(struct device *d, const struct pair_call *first, struct isod_pairs_many *args, size_t most_bytes,
-                  size_t n)
+static int launch(struct device *d, const struct pair_call *const *calls, struct isod_pairs_many *args, size_t n)
 {
+    const struct pair_call *first = calls[0];
+    size_t most_bytes = 0, bytes = 0;
     unsigned blocks;
     struct isod_pairs_few few;
     struct gpu_launch l = {.early = true};
     if (iso_stream_pair_blocks(d, name_of(first), first->stream, &blocks) != 0)
         return 1;
+    for (size_t i = 0; i < n; i++) {
+        most_bytes = ISO_MAX(most_bytes, calls[i]->bytes);
+        bytes += calls[i]->bytes;
+    }
     args->h = iso_handle_local();
     args->directory = pairs_of(d)->directory;
     args->parts = 1;
@@ -389,10 +395,13 @@ static int launch(struct device *d, const struct pair_call *first, struct isod_p
         l.args = &few;
         l.args_bytes = sizeof few;
     }
-    if (iso_gpu_launch(d->gpu, &l, first->stream) == 0)
-        return 0;
-    log_error("%s: %s", name_of(first), iso_gpu_error(d->gpu));
-    return 1;
+    struct profile_span span = iso_profile_enter(PROFILE_STREAM, name_of(first), bytes);
+    span.pe = args->n == 1 ? args->uses[0].peer : -1;
+    int rc = iso_gpu_launch(d->gpu, &l, first->stream);
+    iso_profile_leave(&span);
+    if (rc != 0)
+        log_error("%s: %s", name_of(first), iso_gpu_error(d->gpu));
+    return rc == 0 ? 0 : 1;
 }
 
 /* Records, and an order behind earlier calls, for all: no launch of a batch stands behind another one of it. */
@@ -425,7 +434,7 @@ static int launch_first(struct device *d, const struct pair_call **calls, struct
     const struct pair_call *of_stream[ISOD_PAIRS_MANY];
     struct pair *their[ISOD_PAIRS_MANY];
     shmemx_stream_t stream = calls[0]->stream;
-    size_t most_bytes = 0, here = 0;
+    size_t here = 0;
     int left = 0;
     for (int i = 0; i < n; i++) {
         if (calls[i]->stream != stream) {
@@ -440,11 +449,10 @@ static int launch_first(struct device *d, const struct pair_call **calls, struct
         }
         of_stream[here] = calls[i];
         their[here++] = pairs[i];
-        most_bytes = ISO_MAX(most_bytes, calls[i]->bytes);
     }
     memset(&args, 0, sizeof args);
     fill_messages(&args, of_stream, their, here);
-    return launch(d, of_stream[0], &args, most_bytes, here) == 0 ? left : -1;
+    return launch(d, of_stream, &args, here) == 0 ? left : -1;
 }
 
 int iso_pairs_enqueue(const struct pair_call **calls, size_t n)
