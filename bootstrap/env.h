@@ -55,7 +55,7 @@
     X(agent, AGENT, text, "", "",                                                                                     \
       "command by which isomer-info --job asks other hosts, before a host and a command line; empty: ssh; none")      \
     X(trace, TRACE, text, "", "",                                                                                     \
-      "folder for a time line of this PE's calls and waits, which isomer-info --trace FOLDER draws")                  \
+      "folder for a time line of this PE's calls, waits and streams, which isomer-info --trace FOLDER draws")         \
     X(trace_events, TRACE_EVENTS, size, "64k", "",                                                                    \
       "of its events, the newest that are kept for each thread, 48 bytes each: 1k..16m, a power of two is made of it")  \
     X(ranges, RANGES, text, "", "",                                                                                   \

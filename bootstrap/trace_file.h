@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TRACE_MAGIC 0x31656361727469ull /* "itrace1" */
+#define TRACE_MAGIC 0x32656361727469ull /* "itrace2" */
 enum { TRACE_NAMES = 512, TRACE_NAME_BYTES = 48, TRACE_KINDS = 32, TRACE_KIND_BYTES = 16, TRACE_SYNCS = 2, TRACE_SEGMENTS = 8 };
 
 /* A call or a wait that has ended. Written before `written` of the head grows, which is a release. */
@@ -22,6 +22,9 @@ struct trace_event {
 };
 #define TRACE_KIND_WAIT (TRACE_KINDS - 1)
 #define TRACE_KIND_KERNEL (TRACE_KINDS - 2) /* a wait of a kernel */
+/* A call that a stream has run, in the file of any thread of its PE. begin and ticks are of the stream, brought to the
+ * head's clock; more: when the host began to enqueue it; key: trace_stream. */
+#define TRACE_KIND_STREAM (TRACE_KINDS - 3)
 
 /* pe: world PE of the other side, or that was waited for; -1: none. kind: enum profile_call, or TRACE_KIND_WAIT: a wait
  * inside of a call. name: a number of the head's. One word: an event is six stores. */
@@ -32,6 +35,16 @@ static inline uint64_t trace_what(int pe, unsigned kind, unsigned name)
 static inline int trace_pe(uint64_t what) { return (int)(uint32_t)(what >> 32); }
 static inline unsigned trace_kind(uint64_t what) { return (unsigned)(what >> 16) & 0xffff; }
 static inline unsigned trace_name(uint64_t what) { return (unsigned)what & 0xffff; }
+
+/* stream: a number of the PE's, 0: the default stream. how: the name of the algorithm, 0: none. thread: the number of
+ * the file of the thread that has enqueued it. */
+static inline uint64_t trace_stream(unsigned stream, unsigned how, unsigned thread)
+{
+    return (uint64_t)stream << 32 | (uint64_t)(how & 0xffff) << 16 | (thread & 0xffff);
+}
+static inline unsigned trace_stream_number(uint64_t key) { return (unsigned)(key >> 32); }
+static inline unsigned trace_stream_how(uint64_t key) { return (unsigned)(key >> 16) & 0xffff; }
+static inline unsigned trace_stream_thread(uint64_t key) { return (unsigned)key & 0xffff; }
 
 /* Memory that all PEs of the job have, at addresses of their own. bytes 0: none. */
 struct trace_segment {
@@ -48,6 +61,14 @@ struct trace_sync {
     int64_t low, high;
 };
 
+/* What a PE knows of its streams at its last look at them, which is the newest of all its files. */
+struct trace_streams {
+    uint64_t ticks;    /* 0: the thread has never looked */
+    uint64_t pending;  /* calls that have not ended */
+    uint64_t unmarked; /* calls so far without times: too many were in the streams at once */
+    uint64_t error_ns; /* the device's clock is known to within that; UINT64_MAX: not at all */
+};
+
 struct trace_head {
     uint64_t magic;
     uint32_t job;
@@ -60,6 +81,7 @@ struct trace_head {
     struct trace_clock first, last; /* last: the newest pair */
     struct trace_sync syncs[TRACE_SYNCS]; /* at the begin and at the end; ns 0: none, or this is the node of PE 0 */
     struct trace_segment segments[TRACE_SEGMENTS];
+    struct trace_streams streams;
     double ns_per_tick; /* measured at the start: where `last` is too near to `first` */
     char host[64], label[64]; /* label: of the thread */
     char kinds[TRACE_KINDS][TRACE_KIND_BYTES];

@@ -60,13 +60,17 @@ static void add_file(struct trace *trace, const char *path)
     if (lines == NULL)
         return;
     trace->lines = lines;
-    lines[trace->n_lines++] = (struct line){.head = (const struct trace_head *)at};
+    lines[trace->n_lines++] = (struct line){.head = (const struct trace_head *)at, .stream = -1};
 }
+
+static int compare_ints(int a, int b) { return (a > b) - (a < b); }
 
 static int by_pe(const void *a, const void *b)
 {
-    const struct trace_head *x = ((const struct line *)a)->head, *y = ((const struct line *)b)->head;
-    return x->pe != y->pe ? (x->pe > y->pe) - (x->pe < y->pe) : (x->thread > y->thread) - (x->thread < y->thread);
+    const struct line *x = (const struct line *)a, *y = (const struct line *)b;
+    int by = compare_ints(x->head->pe, y->head->pe);
+    by = by != 0 ? by : compare_ints(x->stream, y->stream);
+    return by != 0 ? by : compare_ints(x->head->thread, y->head->thread);
 }
 
 /* The files of the job that began last. */
@@ -102,7 +106,7 @@ static bool read_folder(struct trace *trace, const char *folder)
             trace->lines[n++] = trace->lines[i];
     if (n < trace->n_lines)
         fprintf(stderr, "isomer-info: %zu files of earlier jobs are left out\n", trace->n_lines - n);
-    trace->n_lines = n;
+    trace->n_lines = trace->n_files = n;
     qsort(trace->lines, n, sizeof *trace->lines, by_pe);
     return true;
 }
@@ -156,6 +160,7 @@ static const char *const writes[] = {"put", "p", "iput", "atomic", "put_signal",
 static const char *const collectives[] = {"barrier", "collective", NULL};
 static const char *const waits[] = {"wait_until", NULL};
 static const char *const for_device[] = {"proxy", "on_stream", NULL};
+static const char *const enqueues[] = {"on_stream", "launch", "graph_launch", NULL};
 static const char *const heaps[] = {"heap", NULL};
 
 /* A word that all PEs have: its segment and offset. 0: none. */
@@ -191,12 +196,68 @@ static void take_trace_events(struct line *line, const struct node_clock *clock)
             continue;
         m.name = h->names[trace_name(m.e.what)];
         m.kind = h->kinds[trace_kind(m.e.what)];
-        if (!is_kind(&m, collectives) && !is_kind(&m, heaps))
+        if (trace_kind(m.e.what) == TRACE_KIND_STREAM) {
+            unsigned how = trace_stream_how(m.e.key);
+            m.enqueued_ns = ns_of(clock, m.e.more);
+            m.how = how > 0 && how < TRACE_NAMES ? h->names[how] : NULL;
+        } else if (!is_kind(&m, collectives) && !is_kind(&m, heaps))
             m.e.key = trace_key_of(h, m.e.key);
         m.begin_ns = ns_of(clock, m.e.begin);
         m.end_ns = ns_of(clock, m.e.begin + m.e.ticks);
         line->marks[line->n++] = m;
     }
+}
+
+/* The line of a stream of that file's PE; NULL: no memory. */
+static struct line *line_of_stream(struct trace *trace, size_t file, int stream)
+{
+    for (size_t i = trace->n_files; i < trace->n_lines; i++)
+        if (trace->lines[i].stream == stream && trace->lines[i].head->pe == trace->lines[file].head->pe)
+            return &trace->lines[i];
+    struct line *lines = (struct line *)realloc(trace->lines, (trace->n_lines + 1) * sizeof *lines);
+    if (lines == NULL)
+        return NULL;
+    trace->lines = lines;
+    lines[trace->n_lines] = (struct line){.head = lines[file].head, .stream = stream};
+    return &lines[trace->n_lines++];
+}
+
+/* From the line of the thread that has seen them end to those of their streams. */
+static void move_to_streams(struct trace *trace, size_t file)
+{
+    size_t n = 0;
+    for (size_t k = 0; k < trace->lines[file].n; k++) {
+        struct mark m = trace->lines[file].marks[k];
+        if (trace_kind(m.e.what) != TRACE_KIND_STREAM) {
+            trace->lines[file].marks[n++] = m;
+            continue;
+        }
+        struct line *line = line_of_stream(trace, file, (int)(trace_stream_number(m.e.key) & 0x7fffffff));
+        if (line != NULL && (line->n & (line->n - 1)) == 0) { /* at each power of two */
+            struct mark *marks = (struct mark *)realloc(line->marks, (line->n == 0 ? 1 : 2 * line->n) * sizeof *marks);
+            line->marks = marks != NULL ? marks : line->marks;
+            line = marks != NULL ? line : NULL;
+        }
+        if (line != NULL)
+            line->marks[line->n++] = m;
+    }
+    trace->lines[file].n = n;
+}
+
+static int by_end(const void *a, const void *b)
+{
+    const struct mark *x = (const struct mark *)a, *y = (const struct mark *)b;
+    return x->end_ns != y->end_ns ? (x->end_ns > y->end_ns) - (x->end_ns < y->end_ns)
+                                  : (x->begin_ns > y->begin_ns) - (x->begin_ns < y->begin_ns);
+}
+
+static void order_lines(struct trace *trace)
+{
+    for (size_t i = trace->n_files; i < trace->n_lines; i++)
+        qsort(trace->lines[i].marks, trace->lines[i].n, sizeof *trace->lines[i].marks, by_end);
+    qsort(trace->lines, trace->n_lines, sizeof *trace->lines, by_pe);
+    for (size_t i = 0; i < trace->n_lines; i++)
+        trace->lines[i].track = PES_MOST + 1 + (int)i;
 }
 
 static bool is_wait(const struct mark *m) { return trace_kind(m->e.what) == TRACE_KIND_WAIT; }
@@ -223,19 +284,22 @@ static bool take_all(struct trace *trace)
         if (ticks * c->ns_per_tick > BASE_NS)
             c->ns_per_tick = (double)(c->last.ns - c->first.ns) / ticks;
     }
-    for (size_t i = 0; i < trace->n_lines; i++) {
-        struct line *line = &trace->lines[i];
-        take_trace_events(line, &clocks[line->head->node]);
-        nest_waits(line);
-        for (size_t k = 0; k < line->n; k++)
-            begin = line->marks[k].begin_ns < begin ? line->marks[k].begin_ns : begin;
+    for (size_t i = 0; i < trace->n_files; i++) {
+        take_trace_events(&trace->lines[i], &clocks[trace->lines[i].head->node]);
+        move_to_streams(trace, i);
+        nest_waits(&trace->lines[i]);
     }
     free(clocks);
+    order_lines(trace);
+    for (size_t i = 0; i < trace->n_lines; i++)
+        for (size_t k = 0; k < trace->lines[i].n; k++)
+            begin = trace->lines[i].marks[k].begin_ns < begin ? trace->lines[i].marks[k].begin_ns : begin;
     for (size_t i = 0; i < trace->n_lines; i++)
         for (size_t k = 0; k < trace->lines[i].n; k++) {
             struct mark *m = &trace->lines[i].marks[k];
             m->begin_ns -= begin;
             m->end_ns -= begin;
+            m->enqueued_ns -= begin;
             trace->end_ns = m->end_ns > trace->end_ns ? m->end_ns : trace->end_ns;
         }
     return true;
@@ -249,12 +313,12 @@ static void count_bytes(struct trace *trace)
         const struct line *line = &trace->lines[i];
         uint64_t *row = trace->bytes + (size_t)line->head->pe * n;
         const uint64_t *counted = (const uint64_t *)(const void *)(line->head + 1);
-        for (size_t pe = 0; pe < n && line->is_whole; pe++)
+        for (size_t pe = 0; pe < n && line->is_whole && line->stream < 0; pe++)
             row[pe] += counted[pe];
         for (size_t k = 0; k < line->n; k++) { /* counters do not know what is done for kernels and on streams */
             const struct mark *m = &line->marks[k];
             int pe = trace_pe(m->e.what);
-            if ((!line->is_whole || is_kind(m, for_device)) && pe >= 0 && (size_t)pe < n)
+            if (line->stream < 0 && (!line->is_whole || is_kind(m, for_device)) && pe >= 0 && (size_t)pe < n)
                 row[pe] += m->e.bytes; /* 0 of waits */
         }
     }
@@ -308,16 +372,16 @@ static int by_call(const void *a, const void *b)
     return by != 0 ? by : order_events((uint64_t)x->begin_ns, (uint64_t)y->begin_ns);
 }
 
-static void add_arrow(struct trace *trace, struct spot from, int64_t from_ns, struct spot to)
+static void add_arrow(struct arrows *arrows, struct spot from, int64_t from_ns, struct spot to)
 {
-    if ((trace->n_arrows & (trace->n_arrows - 1)) == 0) { /* at each power of two */
-        size_t room = trace->n_arrows == 0 ? 1 : 2 * trace->n_arrows;
-        struct arrow *arrows = (struct arrow *)realloc(trace->arrows, room * sizeof *arrows);
-        if (arrows == NULL)
+    if ((arrows->n & (arrows->n - 1)) == 0) { /* at each power of two */
+        size_t room = arrows->n == 0 ? 1 : 2 * arrows->n;
+        struct arrow *of = (struct arrow *)realloc(arrows->of, room * sizeof *of);
+        if (of == NULL)
             return;
-        trace->arrows = arrows;
+        arrows->of = of;
     }
-    trace->arrows[trace->n_arrows++] = (struct arrow){from.line, to.line, from.mark, to.mark, from_ns};
+    arrows->of[arrows->n++] = (struct arrow){from.line, to.line, from.mark, to.mark, from_ns};
 }
 
 /* The last write to the words of the wait that had begun when the wait ended. */
@@ -352,7 +416,7 @@ static void find_writes(struct trace *trace)
         const struct spot *from = m->end_ns - m->begin_ns > SHORT_NS && m->e.key != 0 ? find_write(&written, waited.of[i]) : NULL;
         /* A write by pointer that had ended before has ended nothing. */
         if (from != NULL && (from->mark->end_ns > m->begin_ns || from->line->head->node != waited.of[i].line->head->node))
-            add_arrow(trace, *from, from->mark->begin_ns, waited.of[i]);
+            add_arrow(&trace->waits, *from, from->mark->begin_ns, waited.of[i]);
     }
     free(written.of);
     free(waited.of);
@@ -371,20 +435,47 @@ static void find_last_members(struct trace *trace)
         struct spot last = p.of[end - 1];
         for (size_t i = begin; i + 1 < end; i++)
             if (last.mark->begin_ns - p.of[i].mark->begin_ns > SHORT_NS && p.of[i].mark->end_ns >= last.mark->begin_ns)
-                add_arrow(trace, last, last.mark->begin_ns, p.of[i]);
+                add_arrow(&trace->waits, last, last.mark->begin_ns, p.of[i]);
     }
+    free(p.of);
+}
+
+static int by_begin(const void *a, const void *b)
+{
+    const struct spot *x = (const struct spot *)a, *y = (const struct spot *)b;
+    int by = compare_ints(x->line->head->pe, y->line->head->pe);
+    by = by != 0 ? by : compare_ints(x->line->head->thread & 0xffff, y->line->head->thread & 0xffff);
+    return by != 0 ? by : order_events(x->mark->e.begin, y->mark->e.begin);
+}
+
+/* From what a thread has enqueued to the call of the stream, which knows when that was. */
+static void find_enqueues(struct trace *trace)
+{
+    struct spots p = select_marks(trace, enqueues);
+    if (p.n > 0)
+        qsort(p.of, p.n, sizeof *p.of, by_begin);
+    for (size_t i = 0; i < trace->n_lines && p.n > 0; i++)
+        for (size_t k = 0; k < trace->lines[i].n && trace->lines[i].stream >= 0; k++) {
+            const struct line *line = &trace->lines[i];
+            const struct trace_event *e = &line->marks[k].e;
+            const struct trace_head head = {.pe = line->head->pe, .thread = (int32_t)trace_stream_thread(e->key)};
+            const struct line thread = {.head = &head};
+            const struct mark enqueued = {.e = {.begin = e->more}};
+            const struct spot key = {&thread, &enqueued};
+            const struct spot *from = (const struct spot *)bsearch(&key, p.of, p.n, sizeof *p.of, by_begin);
+            if (from != NULL)
+                add_arrow(&trace->queued, *from, from->mark->begin_ns, (struct spot){line, &line->marks[k]});
+        }
     free(p.of);
 }
 
 static int by_length(const void *a, const void *b)
 {
-    const struct mark *x = ((const struct arrow *)a)->to, *y = ((const struct arrow *)b)->to;
-    return order_events((uint64_t)(y->end_ns - y->begin_ns), (uint64_t)(x->end_ns - x->begin_ns));
+    int64_t x = info_trace_length((const struct arrow *)a), y = info_trace_length((const struct arrow *)b);
+    return (y > x) - (y < x);
 }
 
 /* ---- JSON, the format of Chrome's trace events ---- */
-
-static int track_of(const struct line *line) { return line->head->pe * 1000 + line->head->thread + 1; }
 
 static void write_trace_text(FILE *out, const char *text)
 {
@@ -404,8 +495,11 @@ static void write_line_names(FILE *out, const struct line *line)
     write_trace_text(out, h->host);
     fprintf(out, ", node %d)\"}},\n{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%d,\"args\":{\"sort_index\":%d}},\n",
             h->node, h->pe + 1, h->pe);
-    fprintf(out, "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"", h->pe + 1, track_of(line));
-    write_trace_text(out, h->label);
+    fprintf(out, "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"", h->pe + 1, line->track);
+    if (line->stream > 0)
+        fprintf(out, "stream %d", line->stream);
+    else
+        write_trace_text(out, line->stream == 0 ? "default stream" : h->label);
     fputs("\"}}", out);
 }
 
@@ -416,7 +510,7 @@ static void write_kernel(FILE *out, const struct line *line, const struct mark *
     id++;
     for (int end = 0; end < 2; end++) {
         fprintf(out, ",\n{\"ph\":\"%s\",\"id\":%" PRIu64 ",\"name\":\"kernel waits in %s\",\"cat\":\"kernel\",\"pid\":%d,\"tid\":%d",
-                end ? "e" : "b", id, m->name, line->head->pe + 1, track_of(line));
+                end ? "e" : "b", id, m->name, line->head->pe + 1, line->track);
         write_time(out, "ts", end ? m->end_ns : m->begin_ns);
         if (!end)
             fprintf(out, ",\"args\":{\"pe\":%d}", trace_pe(m->e.what));
@@ -436,7 +530,7 @@ static void write_mark(FILE *out, const struct line *line, const struct mark *m)
     write_trace_text(out, m->name);
     fputs("\",\"cat\":\"", out);
     write_trace_text(out, m->kind);
-    fprintf(out, "\",\"pid\":%d,\"tid\":%d", line->head->pe + 1, track_of(line));
+    fprintf(out, "\",\"pid\":%d,\"tid\":%d", line->head->pe + 1, line->track);
     write_time(out, "ts", m->begin_ns);
     write_time(out, "dur", m->end_ns - m->begin_ns);
     fprintf(out, ",\"args\":{\"bytes\":%" PRIu64, m->e.bytes);
@@ -444,6 +538,13 @@ static void write_mark(FILE *out, const struct line *line, const struct mark *m)
         fprintf(out, ",\"pe\":%d", trace_pe(m->e.what));
     if (is_kind(m, collectives))
         fprintf(out, ",\"team_slot\":%" PRIu64 ",\"call\":%" PRIu64, m->e.more >> 32, m->e.key);
+    if (line->stream >= 0)
+        write_time(out, "queued", m->begin_ns - m->enqueued_ns);
+    if (m->how != NULL) {
+        fputs(",\"algorithm\":\"", out);
+        write_trace_text(out, m->how);
+        fputs("\"", out);
+    }
     fputs("}}", out);
     if (is_kind(m, heaps)) {
         fprintf(out, ",\n{\"ph\":\"C\",\"name\":\"symmetric heap\",\"pid\":%d", line->head->pe + 1);
@@ -452,10 +553,22 @@ static void write_mark(FILE *out, const struct line *line, const struct mark *m)
     }
 }
 
-static void write_arrow_end(FILE *out, const char *phase, const struct line *line, int64_t ns)
+static void write_arrows(FILE *out, const struct arrows *arrows, const char *name, size_t first)
 {
-    fprintf(out, ",\n{%s,\"name\":\"ends a wait\",\"cat\":\"wait\",\"pid\":%d,\"tid\":%d", phase, line->head->pe + 1, track_of(line));
-    write_time(out, "ts", ns);
+    for (size_t i = 0; i < arrows->n; i++) {
+        const struct arrow *a = &arrows->of[i];
+        for (int end = 0; end < 2; end++) {
+            const struct line *line = end ? a->to_line : a->from_line;
+            int64_t inside = a->to_line->stream < 0 ? a->to->end_ns - 1
+                             : a->to->begin_ns < a->to->end_ns ? a->to->begin_ns + 1
+                                                               : a->to->begin_ns;
+            fprintf(out, ",\n{%s,\"name\":\"%s\",\"cat\":\"%s\",\"pid\":%d,\"tid\":%d",
+                    end ? "\"ph\":\"f\",\"bp\":\"e\"" : "\"ph\":\"s\"", name, a->to_line->stream < 0 ? "wait" : "stream",
+                    line->head->pe + 1, line->track);
+            write_time(out, "ts", end ? inside : a->from_ns);
+            fprintf(out, ",\"id\":%zu}", first + i);
+        }
+    }
 }
 
 static void write_json(const struct trace *trace, FILE *out)
@@ -469,17 +582,76 @@ static void write_json(const struct trace *trace, FILE *out)
     for (size_t i = 0; i < trace->n_lines; i++)
         for (size_t k = 0; k < trace->lines[i].n; k++)
             write_mark(out, &trace->lines[i], &trace->lines[i].marks[k]);
-    for (size_t i = 0; i < trace->n_arrows; i++) {
-        const struct arrow *a = &trace->arrows[i];
-        write_arrow_end(out, "\"ph\":\"s\"", a->from_line, a->from_ns);
-        fprintf(out, ",\"id\":%zu}", i + 1);
-        write_arrow_end(out, "\"ph\":\"f\",\"bp\":\"e\"", a->to_line, a->to->end_ns - 1); /* inside of it */
-        fprintf(out, ",\"id\":%zu}", i + 1);
-    }
+    write_arrows(out, &trace->waits, "ends a wait", 1);
+    write_arrows(out, &trace->queued, "is run", trace->waits.n + 1);
     fputs("\n]}\n", out);
 }
 
 /* ---- the command ---- */
+
+static int64_t busy_ns(const struct line *line)
+{
+    int64_t busy = 0;
+    for (size_t k = 0; k < line->n; k++)
+        busy += line->marks[k].end_ns - line->marks[k].begin_ns;
+    return busy;
+}
+
+static int by_busy(const void *a, const void *b)
+{
+    int64_t x = busy_ns(*(const struct line *const *)a), y = busy_ns(*(const struct line *const *)b);
+    return (y > x) - (y < x);
+}
+
+static void tell_busy_streams(const struct trace *trace)
+{
+    const struct line **streams = (const struct line **)calloc(trace->n_lines + 1, sizeof *streams);
+    size_t n = 0;
+    for (size_t i = 0; i < trace->n_lines && streams != NULL; i++)
+        if (trace->lines[i].stream >= 0)
+            streams[n++] = &trace->lines[i];
+    if (n > 0)
+        qsort(streams, n, sizeof *streams, by_busy);
+    for (size_t i = 0; i < n && i < LONGEST; i++) {
+        const struct line *line = streams[i];
+        const struct mark *late = line->marks;
+        int64_t queued = 0;
+        for (const struct mark *m = line->marks; m < line->marks + line->n; m++) {
+            queued += m->begin_ns - m->enqueued_ns;
+            late = m->begin_ns - m->enqueued_ns > late->begin_ns - late->enqueued_ns ? m : late;
+        }
+        printf("  pe %d, stream %d: busy for %.6f s with %zu calls; in its queue for %.6f s each, %s for %.6f s\n", line->head->pe,
+               line->stream, (double)busy_ns(line) / 1e9, line->n, (double)queued / 1e9 / (double)line->n, late->name,
+               (double)(late->begin_ns - late->enqueued_ns) / 1e9);
+    }
+    free(streams);
+}
+
+static void tell_streams(const struct trace *trace)
+{
+    uint64_t pending = 0, unmarked = 0, error_ns = 0;
+    size_t ran = 0;
+    bool looked = false;
+    for (size_t i = 0; i < trace->n_lines; i++) {
+        const struct line *line = &trace->lines[i];
+        const struct trace_streams *s = &line->head->streams;
+        bool newest = line->stream < 0 && s->ticks != 0;
+        for (size_t k = 0; k < trace->n_lines; k++)
+            newest = newest && (trace->lines[k].head->pe != line->head->pe || trace->lines[k].head->streams.ticks <= s->ticks);
+        ran += line->stream >= 0 ? line->n : 0;
+        if (!newest)
+            continue;
+        looked = true;
+        pending += s->pending;
+        unmarked += s->unmarked;
+        error_ns = s->error_ns > error_ns ? s->error_ns : error_ns;
+    }
+    if (!looked)
+        return;
+    printf("streams: %zu calls, %" PRIu64 " more had not ended, %" PRIu64 " have no times; clocks of devices to within %.6f s\n", ran,
+           pending, unmarked, (double)error_ns / 1e9);
+    tell_busy_streams(trace);
+}
 
 static void tell_trace(const struct trace *trace)
 {
@@ -490,12 +662,13 @@ static void tell_trace(const struct trace *trace)
         n += trace->lines[i].n;
     }
     printf("job %08" PRIx32 ": %d PEs, %zu events in %zu files, %.6f s; %" PRIu64 " older events are lost\n", trace->job, trace->n_pes, n,
-           trace->n_lines, (double)trace->end_ns / 1e9, lost);
-    for (size_t i = 0; i < trace->n_arrows && i < LONGEST; i++) {
-        const struct arrow *a = &trace->arrows[i];
+           trace->n_files, (double)trace->end_ns / 1e9, lost);
+    for (size_t i = 0; i < trace->waits.n && i < LONGEST; i++) {
+        const struct arrow *a = &trace->waits.of[i];
         printf("  pe %d was in %s for %.6f s until %s of pe %d\n", a->to_line->head->pe, a->to->name,
-               (double)(a->to->end_ns - a->to->begin_ns) / 1e9, a->from->name, a->from_line->head->pe);
+               (double)info_trace_length(a) / 1e9, a->from->name, a->from_line->head->pe);
     }
+    tell_streams(trace);
 }
 
 static int write_file(const struct trace *trace, const char *folder, const char *name,
@@ -529,8 +702,11 @@ int info_trace(const char *folder)
     count_bytes(&trace);
     find_writes(&trace);
     find_last_members(&trace);
-    if (trace.n_arrows > 0)
-        qsort(trace.arrows, trace.n_arrows, sizeof *trace.arrows, by_length);
+    find_enqueues(&trace);
+    if (trace.waits.n > 0)
+        qsort(trace.waits.of, trace.waits.n, sizeof *trace.waits.of, by_length);
+    if (trace.queued.n > 0)
+        qsort(trace.queued.of, trace.queued.n, sizeof *trace.queued.of, by_length);
     tell_trace(&trace);
     int status = write_file(&trace, folder, "trace.json", write_json);
     return write_file(&trace, folder, "trace.svg", info_trace_draw) != 0 ? 1 : status;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The picture of a trace: a line for each thread of each PE with what it was in, arrows for the longest waits, and the
+/* The picture of a trace: a line for each thread and each stream of each PE with what it was in, arrows for the longest waits, and the
  * bytes between PEs as a matrix. The size is bounded: a line has at most two boxes for each pixel. */
 #include "info_trace.h"
 
@@ -14,7 +14,8 @@ static const struct look {
 } looks[] = {{"put", "#2a78d6"},   {"get", "#1f9e89"},     {"p", "#2a78d6"},          {"g", "#1f9e89"},        {"iput", "#2a78d6"},
              {"iget", "#1f9e89"},  {"atomic", "#8a5cd0"},  {"put_signal", "#2a78d6"}, {"signal", "#8a5cd0"},   {"wait_until", "#d98c1f"},
              {"fence", "#8c8c8c"}, {"quiet", "#8c8c8c"},   {"barrier", "#c8443c"},    {"collective", "#a83279"}, {"heap", "#6b6b2f"},
-             {"proxy", "#2f6b6b"}, {"on_stream", "#4f7a28"}, {"wait", "#f0c987"},     {"kernel", "#7a4a12"}};
+             {"proxy", "#2f6b6b"}, {"on_stream", "#4f7a28"}, {"wait", "#f0c987"},     {"kernel", "#7a4a12"},
+             {"stream", "#6fa33f"}};
 enum { LOOKS = sizeof looks / sizeof looks[0] };
 
 static const char *color_of(const char *kind)
@@ -74,22 +75,31 @@ static void draw_boxes(const struct trace *trace, FILE *out, size_t row, bool wa
             fprintf(out, ", %" PRIu64 " bytes", m->e.bytes);
         if (trace_pe(m->e.what) >= 0)
             fprintf(out, ", pe %d", trace_pe(m->e.what));
+        if (m->how != NULL) {
+            fputs(", ", out);
+            write_svg_text(out, m->how);
+        }
+        if (line->stream >= 0) {
+            fputs(", in the queue for ", out);
+            write_duration(out, (double)(m->begin_ns - m->enqueued_ns));
+        }
         fputs("</title></rect>\n", out);
     }
 }
 
-static void draw_arrows(const struct trace *trace, FILE *out)
+static void draw_arrows(const struct trace *trace, const struct arrows *arrows, FILE *out)
 {
-    for (size_t i = 0; i < trace->n_arrows && i < ARROWS_MOST; i++) {
-        const struct arrow *a = &trace->arrows[i];
+    for (size_t i = 0; i < arrows->n && i < ARROWS_MOST; i++) {
+        const struct arrow *a = &arrows->of[i];
+        bool waits = a->to_line->stream < 0;
         int from = TOP + (int)(a->from_line - trace->lines) * ROW + BOX / 2, to = TOP + (int)(a->to_line - trace->lines) * ROW + BOX / 2;
-        fprintf(out, "<path class=\"arrow\" d=\"M%.1f %dL%.1f %d\" marker-end=\"url(#tip)\"><title>", x_of(trace, a->from_ns), from,
-                x_of(trace, a->to->end_ns), to);
+        fprintf(out, "<path class=\"arrow%s\" d=\"M%.1f %dL%.1f %d\" marker-end=\"url(#tip)\"><title>", waits ? "" : " queued",
+                x_of(trace, a->from_ns), from, x_of(trace, waits ? a->to->end_ns : a->to->begin_ns), to);
         write_svg_text(out, a->from->name);
-        fprintf(out, " of pe %d ends ", a->from_line->head->pe);
+        fprintf(out, waits ? " of pe %d ends " : " of pe %d is run as ", a->from_line->head->pe);
         write_svg_text(out, a->to->name);
         fprintf(out, " of pe %d, after ", a->to_line->head->pe);
-        write_duration(out, (double)(a->to->end_ns - a->to->begin_ns));
+        write_duration(out, (double)info_trace_length(a));
         fputs("</title></path>\n", out);
     }
 }
@@ -108,10 +118,10 @@ static void draw_axis(const struct trace *trace, FILE *out, int bottom)
 static void draw_legend(FILE *out, int y)
 {
     static const char *const shown[] = {"put", "get", "atomic", "wait_until", "wait", "barrier", "collective", "quiet", "heap", "on_stream",
-                                        "proxy", "kernel"};
+                                        "stream", "proxy", "kernel"};
     for (int i = 0; i < (int)(sizeof shown / sizeof shown[0]); i++)
-        fprintf(out, "<rect x=\"%d\" y=\"%d\" width=\"10\" height=\"10\" fill=\"%s\"/><text x=\"%d\" y=\"%d\">%s</text>\n", LEFT + i * 90,
-                y, color_of(shown[i]), LEFT + i * 90 + 14, y + 9, shown[i]);
+        fprintf(out, "<rect x=\"%d\" y=\"%d\" width=\"10\" height=\"10\" fill=\"%s\"/><text x=\"%d\" y=\"%d\">%s</text>\n", LEFT + i * 85,
+                y, color_of(shown[i]), LEFT + i * 85 + 14, y + 9, shown[i]);
 }
 
 /* Of groups of PEs, where there are many. */
@@ -169,7 +179,7 @@ void info_trace_draw(const struct trace *trace, FILE *out)
     int cells = trace->bytes == NULL ? 0 : trace->n_pes < CELLS_MOST ? trace->n_pes : CELLS_MOST;
     fprintf(out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" font-size=\"11\">\n"
-            "<style>.page{fill:#fff}text{fill:#1c1c1c}.grid{stroke:#d8d8d8}.arrow{stroke:#555;fill:none;stroke-width:.8}.tip{fill:#555}"
+            "<style>.page{fill:#fff}text{fill:#1c1c1c}.grid{stroke:#d8d8d8}.arrow{stroke:#555;fill:none;stroke-width:.8}.queued{stroke-dasharray:2 2}.tip{fill:#555}"
             ".cell{stroke:#d8d8d8}.head{font-weight:bold}@media(prefers-color-scheme:dark){.page{fill:#16181c}text{fill:#e6e6e6}"
             ".grid,.cell{stroke:#3a3d44}.arrow{stroke:#bbb}.tip{fill:#bbb}}</style>\n"
             "<defs><marker id=\"tip\" markerWidth=\"7\" markerHeight=\"7\" refX=\"6\" refY=\"3\" orient=\"auto\"><path class=\"tip\" "
@@ -182,12 +192,16 @@ void info_trace_draw(const struct trace *trace, FILE *out)
     for (size_t i = 0; i < trace->n_lines; i++) {
         const struct trace_head *h = trace->lines[i].head;
         fprintf(out, "<text x=\"10\" y=\"%d\">pe %d ", TOP + (int)i * ROW + 12, h->pe);
-        write_svg_text(out, h->label);
+        if (trace->lines[i].stream > 0)
+            fprintf(out, "stream %d", trace->lines[i].stream);
+        else
+            write_svg_text(out, trace->lines[i].stream == 0 ? "default stream" : h->label);
         fputs("</text>\n", out);
         draw_boxes(trace, out, i, false);
         draw_boxes(trace, out, i, true);
     }
-    draw_arrows(trace, out);
+    draw_arrows(trace, &trace->queued, out);
+    draw_arrows(trace, &trace->waits, out);
     draw_legend(out, bottom + 10);
     if (trace->bytes != NULL)
         draw_matrix(trace, out, bottom + 50);

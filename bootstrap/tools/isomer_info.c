@@ -42,7 +42,7 @@ static const char help[] =
     "              --ras: answers monitors of NCCL's RAS on this port of 127.0.0.1 until the job ends (theirs: 28028)\n"
     "  --flight FOLDER  the same, of the files that SHMEM_FLIGHT=FOLDER has made, of PEs of all hosts\n"
     "  --trace FOLDER   the files that SHMEM_TRACE=FOLDER has made: as one time line for Perfetto (ui.perfetto.dev), FOLDER/trace.json,\n"
-    "              and as a picture with the bytes between PEs, FOLDER/trace.svg; prints the longest waits\n"
+    "              and as a picture with the bytes between PEs, FOLDER/trace.svg; prints the longest waits, and how long streams were busy\n"
     "  --tune      measures the collectives on streams, in a job of one PE for each device, and writes the table by\n"
     "              which later programs choose: to the file that SHMEM_COLL_TABLE names, else in the user's cache\n"
     "  --tune-most BYTES   only calls of up to BYTES bytes, 1k or more; suffixes k, m, g\n"

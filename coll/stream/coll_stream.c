@@ -6,7 +6,6 @@
 #include "coll_stream.h"
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
-#include "../../shmem/profile/profile.h"
 #include "../../shmem/team/slot.h"
 
 #include <errno.h>
@@ -345,7 +344,8 @@ int iso_stream_note(const struct stream_call *c)
     return slot != NULL && slot->notes != NULL ? iso_notes_call(slot->notes, c) : 0;
 }
 
-static int enqueue_call(const struct stream_call *c)
+/* *how: the algorithm, for the trace. */
+static int enqueue_call(const struct stream_call *c, const char **how)
 {
     struct select_table *table = c->slot->table;
     struct select_choice choice = iso_stream_choose(table, &c->facts);
@@ -354,7 +354,7 @@ static int enqueue_call(const struct stream_call *c)
         struct stream_call less = *c;
         describe(&less, c->slot);
         if (rc == -ENOMEM)
-            return enqueue_call(&less);
+            return enqueue_call(&less, how);
         if (rc != 0)
             return 1;
     }
@@ -385,6 +385,7 @@ static int enqueue_call(const struct stream_call *c)
     }
     if (ISO_UNLIKELY(ISO->env->coll_explain) && c->args.h.my_pe == 0)
         iso_select_explain(table, &c->facts, &choice);
+    *how = choice.algorithm->name;
     if (iso_stream_slot_order(c) != 0)
         return 1;
     if (choice.algorithm->run(c, choice.algorithm, choice.shape) != 0)
@@ -394,9 +395,10 @@ static int enqueue_call(const struct stream_call *c)
 
 int iso_stream_run(const struct stream_call *c)
 {
-    struct profile_span span = iso_profile_enter(PROFILE_STREAM, c->call.name, c->facts.bytes);
-    int rc = iso_stream_note(c) == 0 && (c->slot == NULL || enqueue_call(c) == 0) ? 0 : 1;
-    iso_profile_leave(&span);
+    struct stream_span span;
+    iso_device_trace_enter(&span, PROFILE_STREAM, c->call.name, c->facts.bytes, c->stream);
+    int rc = iso_stream_note(c) == 0 && (c->slot == NULL || enqueue_call(c, &span.how) == 0) ? 0 : 1;
+    iso_device_trace_leave(&span);
     return rc;
 }
 

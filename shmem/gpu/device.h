@@ -11,6 +11,7 @@
 #include "../team/agree.h"
 #include "../state/alloc.h"
 #include "../node/peer.h"
+#include "../profile/profile.h"
 #include "../transport/device_agent.h"
 
 #include <stdio.h>
@@ -19,6 +20,7 @@ struct grow;    /* device_grow.c */
 struct handles; /* handle.c */
 struct proxy;   /* proxy.c */
 struct suspension; /* device_suspend.c */
+struct device_trace; /* device_trace.c */
 
 /* Blocks of memory of which pieces are handed out (device_pool.c). */
 struct device_pool {
@@ -67,6 +69,7 @@ struct device {
     void *pairs;   /* coll: sends and receives on streams (pairs.c) */
     void *probe;   /* coll: results of the LL128 probe (stream_probe.c) */
     char engines_why[224]; /* why no copy engines copy to peers; empty: they do. Empty on all PEs or on none */
+    struct device_trace *trace; /* NULL: what streams run is not traced */
     int captures;  /* atomic: streams between shmemx_graph_begin and _end */
     struct suspension *suspension; /* atomic; not NULL: the memory of the heap and its parts is lent back */
     bool running;  /* device_start.c has brought everything up */
@@ -147,6 +150,36 @@ ISO_INLINE bool iso_device_is_suspended(const struct device *device)
 /* Before memory is written at the end: it is there again, with the contents that handles need. `alone`: without the
  * other PEs, for this PE only. 0, or -errno after a sentence. */
 int iso_device_end_suspension(struct device *device, bool alone, const char *call);
+
+/* ---- device_trace.c: calls that streams run, for SHMEM_TRACE ---- */
+
+/* One call that is being enqueued, on the stack. host.block NULL: nothing is counted, and the rest is not set. */
+struct stream_span {
+    struct profile_span host;
+    const char *how; /* its algorithm, a constant of the library; the caller sets it. NULL: none */
+    gpu_stream stream;
+    struct stream_entry *entry; /* NULL: it is not marked */
+    bool is_marked;
+};
+ISO_COLD void iso_device_trace_begin(struct stream_span *span, enum profile_call call, const char *name, size_t bytes,
+                                     gpu_stream stream);
+ISO_COLD void iso_device_trace_end(struct stream_span *span);
+/* As iso_profile_enter and _leave, around what is enqueued in a stream. A device runs. */
+ISO_INLINE void iso_device_trace_enter(struct stream_span *span, enum profile_call call, const char *name, size_t bytes,
+                                       gpu_stream stream)
+{
+    span->host.block = NULL;
+    if (ISO_UNLIKELY(ISO->profile != NULL))
+        iso_device_trace_begin(span, call, name, bytes, stream);
+}
+ISO_INLINE void iso_device_trace_leave(struct stream_span *span)
+{
+    if (ISO_UNLIKELY(span->host.block != NULL))
+        iso_device_trace_end(span);
+}
+void iso_device_trace_start(struct device *device); /* no-op where nothing is traced */
+void iso_device_trace_stop(struct device *device); /* streams are idle */
+void iso_device_trace_look(struct device *device); /* writes all calls that have ended; NULL-tolerant */
 
 /* ---- device_engines.c ---- */
 

@@ -19,6 +19,8 @@ static void take_down(struct device *d)
     struct state *self = ISO;
     d->running = false;
     iso_set_careful(self, false);
+    iso_device_trace_look(d);
+    iso_device_trace_stop(d);
     ISO->coll->streams.stop(d);
     if (d->handles != NULL)
         iso_handles_stop(d);
@@ -105,6 +107,7 @@ int iso_device_start(const char *call)
         take_down(d);
         return rc;
     }
+    iso_device_trace_start(d);
     d->running = true;
     iso_set_careful(self, true);
     iso_transport_exchange_device(&self->segments[SEGMENT_INDEX_DEVICE]);

@@ -4,7 +4,6 @@
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
 #include "../node/wait.h"
-#include "../profile/profile.h"
 #include "../collectives.h"
 #include "device.h"
 
@@ -67,6 +66,7 @@ int pshmemx_stream_synchronize(shmemx_stream_t stream)
     int rc = iso_gpu_stream_wait(d->gpu, stream);
     iso_wait_end(&w);
     iso_wait_show_kernel(NULL, -1, 0, 0);
+    iso_device_trace_look(d);
     if (result(__func__, d, rc) != 0 || iso_handles_gave_up(d, __func__))
         return 1;
     if (iso_job_is_broken()) /* also where no wait gave up: a peer's part of a result may be missing */
@@ -127,9 +127,10 @@ static int launch_kernel(const char *call, struct device *d, const struct gpu_la
         if (room < 0 || blocks > (uint64_t)room)
             return 1;
     }
-    struct profile_span span = iso_profile_enter(PROFILE_LAUNCH, call, 0);
+    struct stream_span span;
+    iso_device_trace_enter(&span, PROFILE_LAUNCH, call, 0, stream);
     int rc = result(call, d, iso_gpu_launch(d->gpu, l, stream));
-    iso_profile_leave(&span);
+    iso_device_trace_leave(&span);
     return rc;
 }
 
@@ -289,9 +290,10 @@ int pshmemx_graph_launch(shmemx_graph_t graph, shmemx_stream_t stream)
     struct device *d = iso_device_running(__func__);
     if (d == NULL || !is_given(__func__, "graph", graph != NULL) || iso_handles_gave_up(d, __func__))
         return 1;
-    struct profile_span span = iso_profile_enter(PROFILE_GRAPH, __func__, 0);
+    struct stream_span span;
+    iso_device_trace_enter(&span, PROFILE_GRAPH, __func__, 0, stream);
     int rc = result(__func__, d, iso_gpu_graph_launch(d->gpu, graph, stream));
-    iso_profile_leave(&span);
+    iso_device_trace_leave(&span);
     return rc;
 }
 

@@ -4,7 +4,6 @@
  * ring. Everything that changes is in device memory, so a captured graph replays it without the host.
  * Called by users; the kernels are in device/rma_kernels.c. */
 #include "../../bootstrap/log.h"
-#include "../profile/profile.h"
 #include "../team/slot.h"
 #include "device.h"
 
@@ -132,20 +131,20 @@ static bool local_is_valid(const struct on_stream *s, const char *arg, const voi
 /* ---- enqueue: these return what the calls return, 0, or 1 after a sentence ---- */
 
 /* The stream's work itself is the device's, of which no counter of the host knows. */
-static struct profile_span count(const struct on_stream *s, size_t bytes)
+static void count(struct stream_span *span, const struct on_stream *s, size_t bytes)
 {
-    struct profile_span span = iso_profile_enter(PROFILE_STREAM, s->call, bytes);
-    span.pe = s->pe;
-    return span;
+    iso_device_trace_enter(span, PROFILE_STREAM, s->call, bytes, s->stream);
+    span->host.pe = s->pe;
 }
 
 static int launch_move(const struct on_stream *s, gpu_kernel kernel, unsigned threads, const void *args, size_t bytes)
 {
     struct gpu_launch l = {
         .kernel = kernel, .grid.x = 1, .block.x = threads, .args = args, .args_bytes = bytes, .early = true};
-    struct profile_span span = count(s, s->bytes);
+    struct stream_span span;
+    count(&span, s, s->bytes);
     int rc = iso_gpu_launch(s->device->gpu, &l, s->stream);
-    iso_profile_leave(&span);
+    iso_device_trace_leave(&span);
     if (rc != 0)
         log_error("%s: %s", s->call, iso_gpu_error(s->device->gpu));
     return rc == 0 ? 0 : 1;
@@ -153,9 +152,10 @@ static int launch_move(const struct on_stream *s, gpu_kernel kernel, unsigned th
 
 static int copy_on_stream(const struct on_stream *s, void *dest, const void *source, size_t bytes)
 {
-    struct profile_span span = count(s, bytes);
+    struct stream_span span;
+    count(&span, s, bytes);
     int rc = iso_gpu_copy(s->device->gpu, dest, source, bytes, s->stream);
-    iso_profile_leave(&span);
+    iso_device_trace_leave(&span);
     if (rc != 0)
         log_error("%s: %s", s->call, iso_gpu_error(s->device->gpu));
     return rc == 0 ? 0 : 1;

@@ -188,18 +188,42 @@ static void trace_wait(struct trace_thread *t, const struct wait *wait, uint64_t
     iso_trace_add(t, wait->call, &e);
 }
 
-void iso_profile_kernel_wait(const char *call, int pe, uint64_t ns)
+/* Of the calling thread; NULL: nothing is traced. */
+static struct trace_thread *own_trace(void)
 {
     struct profile *p = ISO->profile;
-    struct profile_block *b = p != NULL ? iso_profile_block() : NULL;
-    if (b != NULL && p->traces && b->trace == NULL)
+    if (p == NULL || !p->traces)
+        return NULL;
+    struct profile_block *b = iso_profile_block();
+    if (b->trace == NULL)
         open_trace(p, b);
-    if (b == NULL || b->trace == NULL)
+    return b->trace;
+}
+
+void iso_profile_ran(const struct profile_run *run)
+{
+    struct trace_thread *t = own_trace();
+    if (t != NULL)
+        iso_trace_add_run(t, run);
+}
+
+void iso_profile_note_streams(const struct trace_streams *streams)
+{
+    struct trace_thread *t = own_trace();
+    if (t != NULL)
+        iso_trace_note_streams(t, streams);
+}
+
+void iso_profile_kernel_wait(const char *call, int pe, uint64_t ns)
+{
+    const struct profile *p = ISO->profile;
+    struct trace_thread *t = own_trace();
+    if (t == NULL)
         return;
     uint64_t ticks = (uint64_t)((double)ns / p->ns_per_tick);
     const struct trace_event e = {
         .begin = iso_profile_ticks(p) - ticks, .ticks = ticks, .what = trace_what(pe, TRACE_KIND_KERNEL, 0)};
-    iso_trace_add(b->trace, call, &e);
+    iso_trace_add(t, call, &e);
 }
 
 void iso_profile_wait(const struct wait *wait, uint64_t ns, int pe)

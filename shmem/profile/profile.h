@@ -209,6 +209,16 @@ ISO_INLINE struct profile_row *iso_profile_row(struct profile_block *block, stru
         iso_profile_add(&row->bytes, what.bytes);
     return row;
 }
+/* A call that a stream has run, in the events of the calling thread; times are ticks. */
+struct profile_run {
+    const char *name, *how; /* how: its algorithm, NULL: it has none; constants of the library both */
+    uint64_t begin, end, enqueued, bytes;
+    int pe; /* as of a span */
+    unsigned stream, thread; /* as in the trace's file */
+};
+ISO_COLD void iso_profile_ran(const struct profile_run *run);
+/* After a look at the streams. */
+ISO_COLD void iso_profile_note_streams(const struct trace_streams *streams);
 #define TRACE_KERNEL_NS 50000u /* a shorter wait of a kernel is not traced */
 /* A piece of a kernel's wait for `pe`, which ends now, in the events of the calling thread. */
 ISO_COLD void iso_profile_kernel_wait(const char *call, int pe, uint64_t ns);

@@ -85,6 +85,7 @@ static void fill_head(struct trace_head *head, const struct profile *p, int thre
         snprintf(head->kinds[i], sizeof head->kinds[i], "%s", iso_profile_names[i]);
     snprintf(head->kinds[TRACE_KIND_WAIT], sizeof head->kinds[0], "wait");
     snprintf(head->kinds[TRACE_KIND_KERNEL], sizeof head->kinds[0], "kernel");
+    snprintf(head->kinds[TRACE_KIND_STREAM], sizeof head->kinds[0], "stream");
     snprintf(head->names[0], sizeof head->names[0], "other calls"); /* where the table of names is full */
     __atomic_store_n(&head->magic, TRACE_MAGIC, __ATOMIC_RELEASE);
 }
@@ -178,6 +179,28 @@ void iso_trace_add(struct trace_thread *t, const char *name, const struct trace_
         head->last = clock_now(ISO->profile);
         t->next_ticks = head->last.ticks + (uint64_t)((double)ANCHOR_NS / head->ns_per_tick);
     }
+}
+
+void iso_trace_add_run(struct trace_thread *t, const struct profile_run *run)
+{
+    unsigned how = run->how != NULL ? name_number(t, run->how) : 0;
+    const struct trace_event e = {.begin = run->begin,
+                                  .ticks = run->end - run->begin,
+                                  .bytes = run->bytes,
+                                  .key = trace_stream(run->stream, how, run->thread),
+                                  .more = run->enqueued,
+                                  .what = trace_what(run->pe, TRACE_KIND_STREAM, 0)};
+    iso_trace_add(t, run->name, &e);
+}
+
+unsigned iso_trace_number(const struct trace_thread *t) { return (unsigned)t->head->thread; }
+
+void iso_trace_note_streams(struct trace_thread *t, const struct trace_streams *streams)
+{
+    store(&t->head->streams.ticks, streams->ticks);
+    store(&t->head->streams.pending, streams->pending);
+    store(&t->head->streams.unmarked, streams->unmarked);
+    store(&t->head->streams.error_ns, streams->error_ns);
 }
 
 void iso_trace_complete(const struct profile *p, const struct profile_block *b)

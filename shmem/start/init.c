@@ -40,6 +40,7 @@ static void complete_all(const char *call)
 {
     if (ISO->init_count == 1)
         (void)iso_device_finish_streams(call);
+    iso_device_trace_look(ISO->device);
     iso_quiet_all(call);
     iso_agree_match(ISO->world, (struct agree_args){call, 0, 0, 0});
     iso_barrier_sync(ISO->world, call);

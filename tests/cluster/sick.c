@@ -3,8 +3,10 @@
  * nothing but a start and an end. PEs that come to the end print "pe R of N ok". The rows at the end say what each one
  * does. */
 #include <shmem.h>
+#include <shmemx.h>
 
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -189,6 +191,120 @@ static void put_wrongly(void)
     shmem_barrier_all();
 }
 
+enum { QUEUED = 3000, ENGINE_BYTES = 1 << 18 };
+static struct {
+    char *block;           /* [4 * ENGINE_BYTES], symmetric: source, sums, and for puts in two streams */
+    uint64_t *signals;     /* [2], symmetric, zeroed */
+    shmemx_stream_t on[3]; /* [2]: the default stream */
+} device;
+
+static void need(bool good, const char *what)
+{
+    if (good)
+        return;
+    fprintf(stderr, "[pe %d] sick: %s has failed\n", self.pe, what);
+    shmem_global_exit(1);
+}
+
+static void start_device(void)
+{
+    if (shmemx_device_init() != 0) {
+        fprintf(stderr, "sick: there is no device\n");
+        shmem_global_exit(77);
+    }
+    device.block = (char *)shmemx_malloc(4 * ENGINE_BYTES, SHMEMX_DEVICE);
+    device.signals = (uint64_t *)shmemx_malloc(2 * sizeof *device.signals, SHMEMX_DEVICE);
+    need(device.block != NULL && device.signals != NULL, "shmemx_malloc");
+    for (int i = 0; i < 2; i++)
+        need(shmemx_stream_create(&device.on[i]) == 0, "shmemx_stream_create");
+}
+
+static void put_on_stream(size_t bytes, shmemx_stream_t stream)
+{
+    char *dest = device.block + (stream == device.on[0] ? 2 : 3) * ENGINE_BYTES;
+    need(shmemx_putmem_on_stream(dest, device.block, bytes, (self.pe + 1) % self.n, stream) == 0,
+         "shmemx_putmem_on_stream");
+}
+
+static void await_on_stream(uint64_t *signal, uint64_t value, shmemx_stream_t stream)
+{
+    need(shmemx_signal_wait_until_on_stream(signal, SHMEM_CMP_GE, value, stream) == 0,
+         "shmemx_signal_wait_until_on_stream");
+}
+
+static void signal_on_stream(uint64_t *signal, uint64_t value, shmemx_stream_t stream)
+{
+    need(shmemx_signal_op_on_stream(signal, value, SHMEM_SIGNAL_SET, self.pe, stream) == 0,
+         "shmemx_signal_op_on_stream");
+}
+
+static void reduce_on_stream(shmemx_stream_t stream)
+{
+    const shmemx_coll_t sum = {.kind = SHMEMX_ALLREDUCE,
+                               .team = SHMEM_TEAM_WORLD,
+                               .dest = device.block + ENGINE_BYTES,
+                               .source = device.block + ENGINE_BYTES,
+                               .type = SHMEMX_FLOAT,
+                               .op = SHMEMX_SUM,
+                               .nelems = 256};
+    need(shmemx_coll_on_stream(&sum, stream) == 0, "shmemx_coll_on_stream");
+}
+
+static void use_streams(void)
+{
+    shmemx_graph_t graph;
+    start_device();
+    for (int i = 0; i < ROUNDS; i++) {
+        reduce_on_stream(device.on[0]);
+        put_on_stream(64, device.on[1]);
+        put_on_stream(ENGINE_BYTES, device.on[1]);
+        need(shmemx_sync_on_stream(SHMEM_TEAM_WORLD, device.on[2]) == 0, "shmemx_sync_on_stream");
+        usleep(2000);
+    }
+    need(shmemx_stream_synchronize(device.on[0]) == 0, "shmemx_stream_synchronize");
+    need(shmemx_graph_begin(device.on[0]) == 0, "shmemx_graph_begin");
+    reduce_on_stream(device.on[0]);
+    put_on_stream(64, device.on[0]);
+    need(shmemx_graph_end(device.on[0], &graph) == 0, "shmemx_graph_end");
+    for (int i = 0; i < ROUNDS; i++)
+        need(shmemx_graph_launch(graph, device.on[0]) == 0, "shmemx_graph_launch");
+
+    /* What is behind the wait is in the queue for LATE_US; the end of the job finds the last put unfinished. */
+    await_on_stream(&device.signals[0], 1, device.on[1]);
+    put_on_stream(64, device.on[1]);
+    usleep(LATE_US);
+    signal_on_stream(&device.signals[0], 1, device.on[0]);
+    await_on_stream(&device.signals[1], 1, device.on[1]);
+    put_on_stream(64, device.on[1]);
+    signal_on_stream(&device.signals[1], 1, device.on[0]);
+}
+
+static void fill_queue(void)
+{
+    start_device();
+    await_on_stream(&device.signals[0], 1, device.on[1]);
+    for (int i = 0; i < QUEUED; i++)
+        put_on_stream(64, device.on[1]);
+    signal_on_stream(&device.signals[0], 1, device.on[0]);
+    need(shmemx_stream_synchronize(device.on[1]) == 0, "shmemx_stream_synchronize");
+    put_on_stream(64, device.on[0]);
+}
+
+static void hang_on_stream(void)
+{
+    start_device();
+    put_on_stream(64, device.on[0]);
+    need(shmemx_stream_synchronize(device.on[0]) == 0, "shmemx_stream_synchronize");
+    await_on_stream(&device.signals[0], 1, device.on[1]);
+    put_on_stream(64, device.on[1]);
+    usleep(LATE_US);
+    reduce_on_stream(device.on[0]);
+    need(shmemx_stream_synchronize(device.on[0]) == 0, "shmemx_stream_synchronize");
+    put_on_stream(64, device.on[0]);
+    shmem_barrier_all();
+    raise(SIGKILL);
+}
+
 static const struct illness {
     const char *name;
     void (*run)(void);
@@ -209,6 +325,9 @@ static const struct illness {
     {"killed", be_killed},       /* the last PE, by SIGKILL behind 100 puts; the others wait */
     {"apart", part},             /* as differs, and the last PE waits for a signal that no PE sends */
     {"wrong", put_wrongly},      /* the last PE puts to PE 99 */
+    {"streams", use_streams},    /* calls on three streams, a graph, and what waits in a stream */
+    {"queue", fill_queue},       /* QUEUED puts behind a wait in a stream */
+    {"hangs", hang_on_stream},   /* killed, while a stream waits for a signal that no PE sends */
     {"node", die_with_node},     /* the upper half of the PEs, which is a node, dies */
 };
 

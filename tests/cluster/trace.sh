@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 # SHMEM_TRACE and `isomer-info --trace`: who has only the time line of a sick job finds the culprit on it, by the arrows
 # that end at the waits; on one node, and on two whose clocks differ by minutes. Files are bounded, and outlive their
-# process. SHMEM_RANGES: a double of a profiler gets the names of calls, by NVTX and by rocTX.
+# process. What streams run has lanes of its own. SHMEM_RANGES: a double of a profiler gets the names of calls, by NVTX
+# and by rocTX.
 . "$(dirname "$0")/cluster.sh"
 oshrun=$(program oshrun)
 info=$(program isomer-info)
@@ -85,6 +86,30 @@ SHMEM_FORCE_PROXY=1 traced "kernels" "$oshrun" -n 2 "$victim" busy 0 -1
 draws "{'proxy'} <= {c.kind for c in calls}"
 SHMEM_TIMEOUT=1 SHMEM_TIMEOUT_ABORT=1 traced "kernels wait" "$oshrun" -n 2 "$victim" barrier 900 1
 draws "any(k.pe == 0 and 'barrier' in k.name and k.end - k.begin > 50000 for k in kernels)"
+
+# What streams run, on a clock of their own with a seed: calls on three streams, of which the last ones are in the queue
+# when the job ends; in a graph, which is one call each time; more than there are marks for; and what a killed PE has left.
+for seed in 0 7; do
+    SHMEM_SEED=$seed traced "streams, seed $seed" "$oshrun" -n 2 "$sick" streams
+    expect_status 0 "$name"
+    draws "[len(streams[pe, n]) for pe in (0, 1) for n in ('stream 1', 'stream 2', 'default stream')] == 2 * [12, 14, 5]" \
+        "all([c.name for c in streams[pe, 'stream 1']][5:10] == 5 * ['shmemx_graph_launch'] for pe in (0, 1))" \
+        "all('algorithm' in c.args and c.args['bytes'] == 1024 for pe in (0, 1) for c in streams[pe, 'stream 1'][:5])" \
+        "all(c.args['pe'] == 1 - pe for pe in (0, 1) for c in streams[pe, 'stream 2'][:10])" \
+        "all(c.args['bytes'] == (64, 1 << 18)[i % 2] for pe in (0, 1) for i, c in enumerate(streams[pe, 'stream 2'][:10]))" \
+        "all(w.end - w.begin > 2e4 and p.args['queued'] > 9e4 for pe in (0, 1) for w, p in [streams[pe, 'stream 2'][10:12]])" \
+        "all(p.begin >= s.begin for pe in (0, 1) for p, s in zip(streams[pe, 'stream 2'][11::2], streams[pe, 'stream 1'][10:]))"
+    prints "^streams: 62 calls, 0 more had not ended, 0 have no times; clocks of devices to within 0\.[0-9]{6} s$"
+    prints "^  pe [01], stream 2: busy for 0\.[0-9]* s with 14 calls; in its queue for .* s each, shmemx_putmem_on_stream for 0\.[1-9][0-9]* s$"
+    grep -q 'class="arrow queued"' trace/trace.svg || fail "$name: trace.svg has no arrow from what was enqueued"
+done
+traced "a long queue" "$oshrun" -n 2 "$sick" queue
+draws "all(len(streams[pe, 'stream 1']) == 2048 and len(streams[pe, 'stream 2']) == 1 for pe in (0, 1))"
+prints "^streams: 4098 calls, 0 more had not ended, 1908 have no times; "
+traced "a stream hangs" "$oshrun" -n 2 "$sick" hangs
+[ "$status" -ne 0 ] || fail "$name: status 0"
+draws "len(streams) == 2 and all([c.name for c in s] == ['shmemx_putmem_on_stream', 'SHMEMX_ALLREDUCE'] for s in streams.values())"
+prints "^streams: 4 calls, 6 more had not ended, 0 have no times; "
 
 # ---- what is set wrongly ----
 SHMEM_TRACE_EVENTS=5 traced "few events" "$oshrun" -n 2 "$sick"

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """trace_check.py FILE [CONDITION ...]: checks a time line of `isomer-info --trace` against the format that Chrome documents
-("Trace Event Format") and Perfetto reads: phases, types, times, boxes of a thread that lie in each other, arrows with both
-ends inside of a box. Then each condition, a Python expression, must hold of
+("Trace Event Format") and Perfetto reads: phases, types, times, boxes of a thread that lie in each other, boxes of a stream
+that come one after the other, arrows with both ends inside of a box, and one to each box of a stream, from where the call
+was enqueued. Then each condition, a Python expression, must hold of
 
     calls   the boxes: name, kind, pe, begin, end (microseconds), args
-    arrows  pairs of boxes: what ended a wait, and the wait
+    arrows  pairs of boxes: what ended a wait, and the wait; what was enqueued, and the stream's call
+    streams the boxes of a stream, by (pe, name of the stream)
     heap    bytes of the symmetric heap over time, by PE
     kernels waits of kernels, like boxes
 
@@ -18,7 +20,9 @@ import shutil
 import subprocess
 import sys
 
-Call = collections.namedtuple("Call", "name kind pe begin end args")
+class Call(collections.namedtuple("Call", "name kind pe begin end args")):
+    __hash__ = object.__hash__  # args are a dictionary
+    __eq__ = object.__eq__
 
 
 def number(event, key):
@@ -31,12 +35,12 @@ def read(path):
     with open(path, encoding="ascii") as f:
         top = json.load(f)
     assert isinstance(top, dict) and isinstance(top["traceEvents"], list) and top["displayTimeUnit"] in ("ms", "ns"), top
-    threads, ends, heap, halves, named = collections.defaultdict(list), {}, collections.defaultdict(list), {}, set()
+    threads, ends, heap, halves, named = collections.defaultdict(list), {}, collections.defaultdict(list), {}, {}
     for e in top["traceEvents"]:
         assert isinstance(e["name"], str) and isinstance(e["pid"], int) and e["pid"] > 0, e
         if e["ph"] == "M":
             assert e["name"] in ("process_name", "thread_name", "process_sort_index") and len(e["args"]) == 1, e
-            named.add((e["pid"], e.get("tid")))
+            named[e["pid"], e.get("tid")] = e["args"].get("name")
             continue
         time = number(e, "ts")
         if e["ph"] == "C":
@@ -44,7 +48,7 @@ def read(path):
             continue
         assert isinstance(e["tid"], int) and isinstance(e["cat"], str) and (e["pid"], e["tid"]) in named, e
         if e["ph"] == "X":
-            call = Call(e["name"], e["cat"], e["pid"] - 1, time, time + number(e, "dur"), e["args"])
+            call = Call(e["name"], e["cat"], e["pid"] - 1, time, round(time + number(e, "dur"), 3), e["args"])
             threads[e["tid"]].append(call)
         elif e["ph"] in "sf":
             assert (e["ph"], e["id"]) not in ends and (e["ph"] == "s" or e["bp"] == "e"), e
@@ -52,7 +56,20 @@ def read(path):
         else:
             assert e["ph"] in "be" and (e["ph"], e["id"]) not in halves, e
             halves[e["ph"], e["id"]] = Call(e["name"], e["cat"], e["pid"] - 1, time, time, e.get("args"))
-    return threads, ends, heap, halves
+    streams = {(pid - 1, name): threads[tid] for (pid, tid), name in named.items() if tid and "stream" in name}
+    return threads, ends, heap, halves, streams
+
+
+def follow(streams, arrows):
+    """A stream runs its calls in the order in which they were enqueued, each after that."""
+    queued = {a[1]: a[0] for a in arrows if a[1].kind == "stream"}
+    for calls in streams.values():
+        assert all(c.kind == "stream" and c.args["queued"] >= 0 for c in calls), calls
+        for before, after in zip(calls, calls[1:]):
+            assert before.end <= after.begin + 0.0005, ("together", before, after)
+        enqueued = [queued[c] for c in calls]
+        assert all(q.name == c.name and q.begin <= c.begin + 0.0005 for q, c in zip(enqueued, calls)), (enqueued, calls)
+        assert [q.begin for q in enqueued] == sorted(q.begin for q in enqueued), enqueued
 
 
 def nest(threads):
@@ -87,18 +104,19 @@ def count_by_perfetto(path, n_calls, n_arrows):
 
 
 def main():
-    threads, ends, heap, halves = read(sys.argv[1])
+    threads, ends, heap, halves, streams = read(sys.argv[1])
     nest(threads)
     numbers = {i for _, i in ends}
     assert len(ends) == 2 * len(numbers), "an arrow has one end"
     arrows = [tuple(box_at(threads[ends[p, i][0]], ends[p, i][1]) for p in "sf") for i in sorted(numbers)]
+    follow(streams, arrows)
     for i in numbers:
         assert ends["s", i][1] <= ends["f", i][1] + 1000, "an arrow goes back by more than a millisecond"
     kernels = [b._replace(end=halves["e", i].end) for (p, i), b in halves.items() if p == "b"]
     assert 2 * len(kernels) == len(halves) and all(k.begin <= k.end for k in kernels), "a half of a kernel's wait"
     calls = [c for t in threads.values() for c in t]
     count_by_perfetto(sys.argv[1], len(calls) + len(kernels), len(arrows))
-    names = {"calls": calls, "arrows": arrows, "heap": heap, "kernels": kernels}
+    names = {"calls": calls, "arrows": arrows, "streams": streams, "heap": heap, "kernels": kernels}
     for condition in sys.argv[2:]:
         if not eval(condition, dict(names)):  # pylint: disable=eval-used
             print(f"not so: {condition}", file=sys.stderr)

@@ -7,7 +7,6 @@
  * Called by users, coll_stream.c, pairs.c. */
 #include "../batch.h"
 #include "../../../bootstrap/log.h"
-#include "../../../shmem/profile/profile.h"
 #include "../coll_stream.h"
 
 #include <errno.h>
@@ -150,10 +149,12 @@ static int launch_group(struct stream_call *const *calls, struct isod_batch *b)
     b->share = (b->units + shape.grid - 1) / shape.grid;
     if (iso_stream_slot_order(first) != 0 || join(calls, b->n, true) != 0)
         return 1;
-    struct profile_span span = iso_profile_enter(PROFILE_STREAM, first->call.name,
-                                                  (uint64_t)b->units * 16 * (uint64_t)first->facts.n_pes);
+    struct stream_span span;
+    iso_device_trace_enter(&span, PROFILE_STREAM, first->call.name,
+                           (uint64_t)b->units * 16 * (uint64_t)first->facts.n_pes, first->stream);
+    span.how = kernel == isod_stream_batch_ll_kernel ? "batch_ll" : "batch_staged";
     int rc = iso_gpu_launch(first->device->gpu, &l, first->stream);
-    iso_profile_leave(&span);
+    iso_device_trace_leave(&span);
     if (rc == 0)
         return join(calls, b->n, false);
     log_error("shmemx_coll_group_end: %s", iso_gpu_error(first->device->gpu));

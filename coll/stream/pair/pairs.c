@@ -5,7 +5,6 @@
  * Called by coll_group.c, stream_slot.c. */
 #include "pairs.h"
 #include "../../../bootstrap/log.h"
-#include "../../../shmem/profile/profile.h"
 #include "../../../shmem/team/slot.h"
 #include "../coll_stream.h"
 
@@ -395,10 +394,11 @@ static int launch(struct device *d, const struct pair_call *const *calls, struct
         l.args = &few;
         l.args_bytes = sizeof few;
     }
-    struct profile_span span = iso_profile_enter(PROFILE_STREAM, name_of(first), bytes);
-    span.pe = args->n == 1 ? args->uses[0].peer : -1;
+    struct stream_span span;
+    iso_device_trace_enter(&span, PROFILE_STREAM, name_of(first), bytes, first->stream);
+    span.host.pe = args->n == 1 ? args->uses[0].peer : -1;
     int rc = iso_gpu_launch(d->gpu, &l, first->stream);
-    iso_profile_leave(&span);
+    iso_device_trace_leave(&span);
     if (rc != 0)
         log_error("%s: %s", name_of(first), iso_gpu_error(d->gpu));
     return rc == 0 ? 0 : 1;
