@@ -93,9 +93,9 @@ int iso_profile_start(void)
         free(p);
         return -ENOMEM;
     }
-    p->began_ns = iso_clock_now_ns();
     p->counts_ticks = has_counter();
     p->ns_per_tick = 1;
+    p->began_ns = iso_clock_now_ns();
     p->first_clock = (struct trace_clock){iso_profile_ticks(p), p->began_ns};
     p->counts = counts;
     p->traces = traces;
