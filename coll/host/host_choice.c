@@ -63,14 +63,15 @@ static struct profile_span count_algorithm(const struct select_algorithm *a, enu
     return span;
 }
 
-/* Which call of which team it is, alike on all members. */
-static void leave_choice(struct profile_span *span, const struct team *team)
+/* With which call of which team it is, alike on all members. */
+ISO_INLINE void leave_choice(const struct profile_span *span, const struct team *team)
 {
-    if (ISO_LIKELY(span->block == NULL))
+    if (ISO_LIKELY(span->block == NULL) || ISO_LIKELY(!iso_profile_close(span)))
         return;
-    span->key = team->slot.calls;
-    span->more = (uint64_t)team->slot.index << 32 | ((uint32_t)team->world_of[0] + 1);
-    iso_profile_end(span);
+    struct profile_span whole = *span;
+    whole.key = team->slot.calls;
+    whole.more = (uint64_t)team->slot.index << 32 | ((uint32_t)team->world_of[0] + 1);
+    iso_profile_end_timed(whole);
 }
 
 void iso_coll_run(enum coll_op op, struct team *team, const struct coll_work *w, const char *call)

@@ -289,10 +289,15 @@ ISO_INLINE bool iso_profile_count(enum profile_call call, size_t bytes, int pe)
     iso_profile_add_to(b, call, bytes, pe);
     return true;
 }
-ISO_INLINE void iso_profile_end(const struct profile_span *span)
+/* The call is over; true: it was timed or has waited, and iso_profile_end_timed is to be called. */
+ISO_INLINE bool iso_profile_close(const struct profile_span *span)
 {
     span->block->current = span->before;
-    if (ISO_UNLIKELY((span->began != 0) | (span->block->calls[span->call].waited_ns != span->waited_ns)))
+    return (span->began != 0) | (span->block->calls[span->call].waited_ns != span->waited_ns);
+}
+ISO_INLINE void iso_profile_end(const struct profile_span *span)
+{
+    if (ISO_UNLIKELY(iso_profile_close(span)))
         iso_profile_end_timed(*span);
 }
 
