@@ -50,24 +50,49 @@ static ISO_NOINLINE void put_checked(struct who who, int pe, struct sides s, siz
     iso_profile_leave(&span);
 }
 
-static ISO_NOINLINE void put_timed(struct who who, int pe, struct sides s, size_t len, char *to)
+/* The pointer is found again: with it there would be more arguments than registers, and put_other needed a frame. */
+static ISO_NOINLINE void put_timed(struct who who, int pe, struct sides s, size_t len)
 {
     const struct target t = {who.ctx, who.call, pe};
     struct profile_span span = iso_target_count(PROFILE_PUT, &t, s.dest, len);
-    iso_target_copy(to, s.source, len);
+    iso_target_copy(iso_target_seek(&t, s.dest, len, 1), s.source, len);
     iso_profile_leave(&span);
+}
+
+ISO_INLINE void put_other(const struct target *t, struct sides s, size_t len, struct put_way way)
+{
+    if (ISO_UNLIKELY(s.source == NULL || way.to == NULL || ISO->careful))
+        put_checked(ISO_WHO(t), t->pe, s, len, way.far);
+    else if (ISO_LIKELY(iso_target_is_counted(PROFILE_PUT, &ISO->careful, t, way.to, len)))
+        iso_target_copy(way.to, s.source, len);
+    else
+        put_timed(ISO_WHO(t), t->pe, s, len);
 }
 
 static ISO_NOINLINE void put_slow(struct who who, int pe, struct sides s, size_t len, struct put_way way)
 {
     const struct target t = {who.ctx, who.call, pe};
-    if (s.source == NULL || way.to == NULL || ISO->careful)
-        put_checked(who, pe, s, len, way.far);
-    else if (iso_target_is_counted(PROFILE_PUT, &ISO->careful, &t, way.to, len))
-        iso_target_copy(way.to, s.source, len);
-    else
-        put_timed(who, pe, s, len, way.to);
+    put_other(&t, s, len, way);
 }
+
+/* Of the default context, the usual one: all arguments travel in registers, in the order of the call, so the
+ * fast half jumps here. */
+static ISO_NOINLINE void put_default(struct sides s, size_t len, int pe, char *to, const char *call)
+{
+    const struct target t = {&ISO->ctx_default, call, pe};
+    put_other(&t, s, len, (struct put_way){iso_far_put, to});
+}
+
+static ISO_NOINLINE void put_nbi_default(struct sides s, size_t len, int pe, char *to, const char *call)
+{
+    const struct target t = {&ISO->ctx_default, call, pe};
+    put_other(&t, s, len, (struct put_way){iso_far_put_nbi, to});
+}
+
+static const struct put_how {
+    far_put *far;
+    void (*slow)(struct sides s, size_t len, int pe, char *to, const char *call);
+} blocking_put = {iso_far_put, put_default}, nbi_put = {iso_far_put_nbi, put_nbi_default};
 
 static ISO_NOINLINE void get_checked(struct who who, int pe, struct sides s, size_t len, far_get *far)
 {
@@ -83,42 +108,68 @@ static ISO_NOINLINE void get_checked(struct who who, int pe, struct sides s, siz
     iso_profile_leave(&span);
 }
 
-static ISO_NOINLINE void get_timed(struct who who, int pe, struct sides s, size_t len, const char *from)
+static ISO_NOINLINE void get_timed(struct who who, int pe, struct sides s, size_t len)
 {
     const struct target t = {who.ctx, who.call, pe};
     struct profile_span span = iso_target_count(PROFILE_GET, &t, s.source, len);
-    iso_target_copy(s.dest, from, len);
+    iso_target_copy(s.dest, iso_target_seek(&t, s.source, len, 1), len);
     iso_profile_leave(&span);
+}
+
+ISO_INLINE void get_other(const struct target *t, struct sides s, size_t len, struct get_way way)
+{
+    if (ISO_UNLIKELY(s.dest == NULL || way.from == NULL || ISO->careful))
+        get_checked(ISO_WHO(t), t->pe, s, len, way.far);
+    else if (ISO_LIKELY(iso_target_is_counted(PROFILE_GET, &ISO->careful, t, way.from, len)))
+        iso_target_copy(s.dest, way.from, len);
+    else
+        get_timed(ISO_WHO(t), t->pe, s, len);
 }
 
 static ISO_NOINLINE void get_slow(struct who who, int pe, struct sides s, size_t len, struct get_way way)
 {
     const struct target t = {who.ctx, who.call, pe};
-    if (s.dest == NULL || way.from == NULL || ISO->careful)
-        get_checked(who, pe, s, len, way.far);
-    else if (iso_target_is_counted(PROFILE_GET, &ISO->careful, &t, way.from, len))
-        iso_target_copy(s.dest, way.from, len);
-    else
-        get_timed(who, pe, s, len, way.from);
+    get_other(&t, s, len, way);
 }
 
+static ISO_NOINLINE void get_default(struct sides s, size_t len, int pe, const char *from, const char *call)
+{
+    const struct target t = {&ISO->ctx_default, call, pe};
+    get_other(&t, s, len, (struct get_way){iso_far_get, from});
+}
+
+static ISO_NOINLINE void get_nbi_default(struct sides s, size_t len, int pe, const char *from, const char *call)
+{
+    const struct target t = {&ISO->ctx_default, call, pe};
+    get_other(&t, s, len, (struct get_way){iso_far_get_nbi, from});
+}
+
+static const struct get_how {
+    far_get *far;
+    void (*slow)(struct sides s, size_t len, int pe, const char *from, const char *call);
+} blocking_get = {iso_far_get, get_default}, nbi_get = {iso_far_get_nbi, get_nbi_default};
+
 /* By pointer a put is complete when the copy ends: waiting costs nothing. */
-ISO_INLINE void put_by(const struct target *t, void *dest, const void *source, size_t len, far_put *far)
+ISO_INLINE void put_by(const struct target *t, void *dest, const void *source, size_t len, const struct put_how *how)
 {
     char *to = iso_target_seek(t, dest, len, 1);
     if (ISO_LIKELY(to != NULL) && ISO_LIKELY(source != NULL) && ISO_LIKELY(!ISO->odd_memory))
         iso_target_copy(to, source, len);
+    else if (ISO_TARGET_IS_DEFAULT(t))
+        how->slow((struct sides){dest, source}, len, t->pe, to, t->call);
     else
-        put_slow(ISO_WHO(t), t->pe, (struct sides){dest, source}, len, (struct put_way){far, to});
+        put_slow(ISO_WHO(t), t->pe, (struct sides){dest, source}, len, (struct put_way){how->far, to});
 }
 
-ISO_INLINE void get_by(const struct target *t, void *dest, const void *source, size_t len, far_get *far)
+ISO_INLINE void get_by(const struct target *t, void *dest, const void *source, size_t len, const struct get_how *how)
 {
     const char *from = iso_target_seek(t, source, len, 1);
     if (ISO_LIKELY(from != NULL) && ISO_LIKELY(dest != NULL) && ISO_LIKELY(!ISO->odd_memory))
         iso_target_copy(dest, from, len);
+    else if (ISO_TARGET_IS_DEFAULT(t))
+        how->slow((struct sides){dest, source}, len, t->pe, from, t->call);
     else
-        get_slow(ISO_WHO(t), t->pe, (struct sides){dest, source}, len, (struct get_way){far, from});
+        get_slow(ISO_WHO(t), t->pe, (struct sides){dest, source}, len, (struct get_way){how->far, from});
 }
 
 /* ---- p and g: one store, one load; up to 8 bytes whole, so that a wait may look at the object ---- */
@@ -149,13 +200,24 @@ ISO_INLINE void p_near(char *to, const void *value, size_t bytes)
 }
 
 /* `to`, `from`: what the fast half has found, NULL for nothing. */
+ISO_INLINE void p_other(const struct target *t, struct sides s, size_t bytes, char *to)
+{
+    if (iso_target_is_counted(PROFILE_P, &ISO->debug, t, to, bytes))
+        p_near(to, s.source, bytes);
+    else
+        p_checked(*t, s.dest, s.source, bytes);
+}
+
 static ISO_NOINLINE void p_slow(struct who who, int pe, struct sides s, size_t bytes, char *to)
 {
     const struct target t = {who.ctx, who.call, pe};
-    if (iso_target_is_counted(PROFILE_P, &ISO->debug, &t, to, bytes))
-        p_near(to, s.source, bytes);
-    else
-        p_checked(t, s.dest, s.source, bytes);
+    p_other(&t, s, bytes, to);
+}
+
+static ISO_NOINLINE void p_default(struct sides s, int pe, size_t bytes, char *to, const char *call)
+{
+    const struct target t = {&ISO->ctx_default, call, pe};
+    p_other(&t, s, bytes, to);
 }
 
 static ISO_NOINLINE void g_checked(struct target t, void *value, const void *source, size_t bytes)
@@ -180,6 +242,8 @@ ISO_INLINE void p(const struct target *t, void *dest, const void *value, size_t 
     char *to = iso_target_seek(t, dest, bytes, bytes <= 8 ? bytes : 1);
     if (ISO_LIKELY(to != NULL) && ISO_LIKELY(!ISO->odd_words))
         p_near(to, value, bytes);
+    else if (ISO_TARGET_IS_DEFAULT(t))
+        p_default((struct sides){dest, value}, t->pe, bytes, to, t->call);
     else
         p_slow(ISO_WHO(t), t->pe, (struct sides){dest, value}, bytes, to);
 }
@@ -192,13 +256,24 @@ ISO_INLINE void g_near(void *value, const char *from, size_t bytes)
         memcpy(value, from, bytes);
 }
 
+ISO_INLINE void g_other(const struct target *t, struct sides s, size_t bytes, const char *from)
+{
+    if (iso_target_is_counted(PROFILE_G, &ISO->debug, t, from, bytes))
+        g_near(s.dest, from, bytes);
+    else
+        g_checked(*t, s.dest, s.source, bytes);
+}
+
 static ISO_NOINLINE void g_slow(struct who who, int pe, struct sides s, size_t bytes, const char *from)
 {
     const struct target t = {who.ctx, who.call, pe};
-    if (iso_target_is_counted(PROFILE_G, &ISO->debug, &t, from, bytes))
-        g_near(s.dest, from, bytes);
-    else
-        g_checked(t, s.dest, s.source, bytes);
+    g_other(&t, s, bytes, from);
+}
+
+static ISO_NOINLINE void g_default(struct sides s, int pe, size_t bytes, const char *from, const char *call)
+{
+    const struct target t = {&ISO->ctx_default, call, pe};
+    g_other(&t, s, bytes, from);
 }
 
 ISO_INLINE void g(const struct target *t, void *value, const void *source, size_t bytes)
@@ -206,6 +281,8 @@ ISO_INLINE void g(const struct target *t, void *value, const void *source, size_
     const char *from = iso_target_seek(t, source, bytes, bytes <= 8 ? bytes : 1);
     if (ISO_LIKELY(from != NULL) && ISO_LIKELY(!ISO->odd_words))
         g_near(value, from, bytes);
+    else if (ISO_TARGET_IS_DEFAULT(t))
+        g_default((struct sides){value, source}, t->pe, bytes, from, t->call);
     else
         g_slow(ISO_WHO(t), t->pe, (struct sides){value, source}, bytes, from);
 }
@@ -353,9 +430,9 @@ static void strided_get(const struct target *t, const struct strided *s, size_t 
 
 /* ---- stamps ---- */
 
-#define COPY(name, T, bytes, core, far)                                              \
+#define COPY(name, T, bytes, core, how)                                              \
     ISO_TARGET_FORMS(void, name, (T * dest, const T *source, size_t nelems, int pe), \
-                     core(&target, dest, source, iso_target_bytes(nelems, bytes), far);)
+                     core(&target, dest, source, iso_target_bytes(nelems, bytes), &how);)
 #define STRIDED(name, T, bytes, core)                                                                              \
     ISO_TARGET_FORMS(void, name, (T * dest, const T *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe), \
                      core(&target, &(struct strided){dest, source, dst, sst, 1, nelems}, bytes);)
@@ -365,10 +442,10 @@ static void strided_get(const struct target *t, const struct strided *s, size_t 
                      core(&target, &(struct strided){dest, source, dst, sst, bsize, nblocks}, bytes);)
 
 #define TYPED(NAME, TYPE, ...)                                                                                   \
-    COPY(NAME##_put, TYPE, sizeof(TYPE), put_by, iso_far_put)                                                    \
-    COPY(NAME##_get, TYPE, sizeof(TYPE), get_by, iso_far_get)                                                    \
-    COPY(NAME##_put_nbi, TYPE, sizeof(TYPE), put_by, iso_far_put_nbi)                                            \
-    COPY(NAME##_get_nbi, TYPE, sizeof(TYPE), get_by, iso_far_get_nbi)                                            \
+    COPY(NAME##_put, TYPE, sizeof(TYPE), put_by, blocking_put)                                                   \
+    COPY(NAME##_get, TYPE, sizeof(TYPE), get_by, blocking_get)                                                   \
+    COPY(NAME##_put_nbi, TYPE, sizeof(TYPE), put_by, nbi_put)                                                    \
+    COPY(NAME##_get_nbi, TYPE, sizeof(TYPE), get_by, nbi_get)                                                    \
     ISO_TARGET_FORMS(void, NAME##_p, (TYPE * dest, TYPE value, int pe), p(&target, dest, &value, sizeof value);) \
     ISO_TARGET_FORMS(TYPE, NAME##_g, (const TYPE *source, int pe), TYPE value;                                   \
                      g(&target, &value, source, sizeof value); return value;)                                    \
@@ -378,11 +455,11 @@ static void strided_get(const struct target *t, const struct strided *s, size_t 
     BLOCKS(NAME##_ibget, TYPE, sizeof(TYPE), strided_get)
 SHMEM_RMA_TYPES(TYPED, )
 
-#define SIZED_COPY(BITS, BYTES, ...)                            \
-    COPY(put##BITS, void, BYTES, put_by, iso_far_put)           \
-    COPY(get##BITS, void, BYTES, get_by, iso_far_get)           \
-    COPY(put##BITS##_nbi, void, BYTES, put_by, iso_far_put_nbi) \
-    COPY(get##BITS##_nbi, void, BYTES, get_by, iso_far_get_nbi)
+#define SIZED_COPY(BITS, BYTES, ...)                    \
+    COPY(put##BITS, void, BYTES, put_by, blocking_put)  \
+    COPY(get##BITS, void, BYTES, get_by, blocking_get)  \
+    COPY(put##BITS##_nbi, void, BYTES, put_by, nbi_put) \
+    COPY(get##BITS##_nbi, void, BYTES, get_by, nbi_get)
 SHMEM_SIZES(SIZED_COPY, )
 SIZED_COPY(mem, 1, )
 

@@ -23,6 +23,10 @@ struct who {
 };
 #define ISO_WHO(t) ((struct who){(t)->ctx, (t)->call})
 
+/* Known when it is compiled: the form without a context. */
+#define ISO_TARGET_IS_DEFAULT(t) \
+    (__builtin_constant_p((t)->ctx == &ISO->ctx_default) && (t)->ctx == &ISO->ctx_default)
+
 /* World PE of a target that is in range. */
 ISO_INLINE int iso_target_pe(const struct target *t)
 {
