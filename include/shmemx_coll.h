@@ -234,11 +234,12 @@ typedef struct {
      * copy engines or few blocks, where a table has rows for this ("background"), and may take longer. 0: nothing does.
      * Equal on all members. It changes no result, and nothing in shmemx_coll_on_host. */
     int background;
-    /* The most device memory that the slot may take on each member for a stage of copy engines: 4 KiB for each member,
-     * or more; 0: none. With it, where pointers reach all members and outside of captures, engines may carry fcollect
-     * with any dest, and bring what is summed in allreduce and reducescatter: sum, average and scaled sum of half,
-     * bfloat16 and types of 4 and 8 bytes; of complex ones the sum. All members make such a call in a capture, or none
-     * does. Equal on all members. A call that needs more than the slot has waits on the host, as the first one does,
+    /* The most device memory that the slot may take on each member for a stage: 4 KiB for each member, or more; 0: none.
+     * With it, where pointers reach all members and outside of captures, engines may carry fcollect with any dest, and
+     * bring what is summed in allreduce and reducescatter: sum, average and scaled sum of half, bfloat16 and types of 4
+     * and 8 bytes; of complex ones the sum. Between nodes and outside of captures, allreduce, reducescatter, fcollect
+     * and broadcast from and to memory that peers do not reach may go by the stage, a piece at a time, as if they did.
+     * All members make such a call in a capture, or none does. Equal on all members. A call that needs more than the slot has waits on the host, as the first one does,
      * until all members have come to it and the slot's last call here has ended. When a member has no room, all go on
      * with what there is. Kept until the team goes. */
     size_t stage_bytes;
@@ -294,7 +295,8 @@ typedef struct {
  *
  * A team may span nodes: pointers reach only the members of the own node. When one of these nodes has several members,
  * data that many members of a node need, or have combined, crosses to another node once. That holds for fcollect with a
- * reachable dest, for reducescatter with a reachable source, and for allreduce when both are reachable.
+ * reachable dest, for reducescatter with a reachable source, and for allreduce when both are reachable. With
+ * `stage_bytes` it also holds for other memory, in calls of more than 2 MiB.
  *
  * Return: 0; or after a sentence on stderr, with nothing enqueued, -EINVAL for a wrong argument, also a type that the
  * operator does not take; else -EIO: a slot that cannot be made, copy engines asked for where they cannot do it, a job

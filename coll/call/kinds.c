@@ -13,7 +13,7 @@
       OF_TYPE | OF_BLOCKS | MANY_TO | MANY_FROM | HAS_ENGINES | PEERS_WRITE)                                           \
     X(SHMEMX_ALLTOALLV, SHMEMX_ALLTOALLV, alltoallv, ALLTOALLV, PEERS_WRITE)                                           \
     X(SHMEMX_BROADCAST, SHMEMX_BROADCAST, broadcast, BROADCAST,                                                        \
-      OF_TYPE | ROOTED | HAS_ENGINES | PEERS_READ | PEERS_WRITE)                                                       \
+      OF_TYPE | ROOTED | HAS_ENGINES | HAS_STAGE | PEERS_READ | PEERS_WRITE)                                           \
     X(SHMEMX_PERMUTE, SHMEMX_PERMUTE, permute, PERMUTE, OF_TYPE | HAS_ENGINES | PEERS_WRITE)                           \
     X(SHMEMX_BARRIER, SHMEMX_BARRIER, barrier, SYNC, NO_DATA)                                                          \
     X(SHMEMX_SYNC, SHMEMX_SYNC, sync, SYNC, NO_DATA)                                                                   \

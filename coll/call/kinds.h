@@ -33,7 +33,7 @@ enum {
     ROOTED = 512,
     TO_ROOT = 1024, /* dest, or source, is the root's alone */
     FROM_ROOT = 2048,
-    HAS_STAGE = 4096 /* engines may bring it to a stage */
+    HAS_STAGE = 4096 /* may go by a stage */
 };
 struct call_kind {
     const char *name;  /* "SHMEMX_ALLREDUCE" */

@@ -18,14 +18,14 @@ enum {
     ISOD_NEEDS_NODES = 16,       /* several nodes, with more than one member on one of them */
     ISOD_NEEDS_WHOLE_LINES = 32, /* streams: stores of 128 bytes arrive whole at all members, which was tried */
     ISOD_NEEDS_STREAMS = 64,     /* streams: more streams than the call's, which some captures do not take along */
-    ISOD_NEEDS_FAR = 128,        /* host: not DIRECT */
+    ISOD_NEEDS_FAR = 128,        /* not DIRECT */
     ISOD_NEEDS_SPAN = 256,       /* host: several nodes, whatever their members */
     ISOD_NEEDS_NODE_ORDER = 512, /* host: several nodes, whose members are numbered node by node */
     ISOD_NEEDS_ORDER = 1024,     /* host: NODE_ORDER, or the order of members does not matter to the bits */
     ISOD_NEEDS_SPARE = 2048,     /* host: the node has a core for each PE, or DIRECT is not given */
     ISOD_NEEDS_OVER = 4096,      /* host: DIRECT, and the node has more PEs than cores */
     ISOD_NEEDS_BACKGROUND = 8192, /* streams: the caller says that a computation runs beside the call */
-    ISOD_NEEDS_STAGE = 16384      /* streams: STREAMS outside captures, and the slot may have a stage for engines */
+    ISOD_NEEDS_STAGE = 16384 /* streams: not captured, and the slot may have a stage; if pointers reach all, STREAMS */
 };
 
 #endif

@@ -68,7 +68,7 @@ struct select_algorithm {
     coll_barrier_fn *barrier; /* of a barrier, instead of run_host */
     /* Streams: */
     bool engines;   /* copies by engines */
-    bool stages;    /* by the slot's stage for engines */
+    bool stages;    /* by the slot's stage */
     unsigned bytes; /* that a thread has before another block is worth it; 0: always the row's grid */
     /* Enqueues it. 0, or nonzero after a sentence. */
     int (*run)(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape);

@@ -288,6 +288,8 @@ static void describe(struct stream_call *c, struct stream_slot *slot)
         f->has |= ISOD_NEEDS_APART;
     if (f->direct && f->n_pes <= ISOD_STREAM_MEMBERS)
         f->has |= ISOD_NEEDS_DIRECT;
+    if (!f->direct)
+        f->has |= ISOD_NEEDS_FAR;
     if (c->call.coll->background != 0)
         f->has |= ISOD_NEEDS_BACKGROUND;
     if (slot->ll128 == STREAM_LL128_WHOLE)
@@ -296,8 +298,8 @@ static void describe(struct stream_call *c, struct stream_slot *slot)
         f->has |= ISOD_NEEDS_NODES;
     if (is(c, HAS_ENGINES) && has_streams(c)) /* of other kinds no fact */
         f->has |= ISOD_NEEDS_STREAMS;
-    f->stage = is(c, HAS_STAGE) && f->direct ? iso_stage_most(c) : 0;
-    if (f->stage > 0 && (!has_streams(c) || iso_gpu_stream_is_capturing(c->device->gpu, c->stream)))
+    f->stage = is(c, HAS_STAGE) && (!f->direct || has_streams(c)) ? iso_stage_most(c) : 0;
+    if (f->stage > 0 && iso_gpu_stream_is_capturing(c->device->gpu, c->stream))
         f->stage = 0;
     f->has &= ~(unsigned)ISOD_NEEDS_STAGE;
     f->has |= f->stage > 0 ? (unsigned)ISOD_NEEDS_STAGE : 0;

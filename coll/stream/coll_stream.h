@@ -99,8 +99,8 @@ struct stream_engines {
     int n;
 };
 
-/* Memory of this PE in which engines of the members put what is brought to its end here: a row for each member. It
- * grows, on all members alike. */
+/* Memory of this PE in which members put what is brought to its end here, or from which they take it: a row for each
+ * member. It grows, on all members alike. */
 struct stream_stage {
     struct stream_range *range; /* where it is on all members; NULL: none */
     bool refused;               /* some member had no room: it grows no more */

@@ -131,6 +131,61 @@ static int run_reduce_spans(const struct stream_call *c, const struct select_alg
     return run_reduce(&spans, a, shape);
 }
 
+/* To a stage, or from it: a block of each member, or one (strides of 0). */
+struct stage_blocks {
+    char *dest;
+    const char *source;
+    size_t dest_stride, source_stride, bytes;
+};
+static int copy_by_stage(const struct stream_call *c, const struct stage_blocks *p)
+{
+    int rc = 0;
+    for (int m = 0; rc == 0 && m < (p->dest_stride != 0 ? c->args.h.n_pes : 1); m++)
+        rc = iso_gpu_copy(c->device->gpu, p->dest + (size_t)m * p->dest_stride, p->source + (size_t)m * p->source_stride,
+                          p->bytes, c->stream);
+    if (rc != 0)
+        log_error("shmemx_coll_on_stream, %s: %s", c->call.name, iso_gpu_error(c->device->gpu));
+    return rc;
+}
+
+/* Between nodes: what peers touch is copied to the stage, and from it, a piece at a time. No peer touches the stage when
+ * a piece's kernel has ended here, so the next piece may follow. */
+static int run_by_stage(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape)
+{
+    const struct stream_range *stage = c->slot->stage.range;
+    const struct isod_stream_coll *whole = &c->args;
+    bool roots = call_is(&c->call, ROOTED); /* broadcast, whose dest no peer touches: it is read */
+    size_t row = iso_stage_row(stage->bytes, iso_engine_row(c), whole->h.n_pes), bytes;
+    size_t most = call_is(&c->call, OF_BLOCKS) ? row : row * (size_t)whole->h.n_pes;
+    gpu_kernel kernel = a->move != NULL ? a->move : iso_stream_reduction(a, &c->facts);
+    int rc = 0;
+    for (size_t at = 0; rc == 0 && at < whole->bytes; at += bytes) {
+        struct stream_call piece = *c;
+        struct isod_stream_coll *p = &piece.args;
+        p->bytes = bytes = ISO_MIN(most, whole->bytes - at);
+        p->source += at;
+        p->dest += at;
+        if (call_is(&c->call, PEERS_READ)) {
+            p->source = stage->address;
+            p->source_place = iso_segment_place(stage->address);
+            p->source_stride = whole->source_stride != 0 ? row : 0;
+            if (!roots || whole->from == whole->h.my_pe)
+                rc = copy_by_stage(c, &(struct stage_blocks){stage->address, whole->source + at, p->source_stride,
+                                                          whole->source_stride, bytes});
+        }
+        if (call_is(&c->call, PEERS_WRITE) && !roots) {
+            p->dest = stage->address;
+            p->dest_place = iso_segment_place(stage->address);
+            p->dest_stride = whole->dest_stride != 0 ? row : 0;
+        }
+        rc = rc == 0 ? iso_stream_launch(&piece, kernel, shape, false) : rc;
+        if (rc == 0 && p->dest == stage->address)
+            rc = copy_by_stage(c, &(struct stage_blocks){whole->dest + at, stage->address, whole->dest_stride,
+                                                      p->dest_stride, bytes});
+    }
+    return rc == 0 ? 0 : 1;
+}
+
 /* ---- the algorithms ---- */
 
 #define KERNEL(kernel, per_thread, how_much, how) \
@@ -157,6 +212,10 @@ static int run_reduce_spans(const struct stream_call *c, const struct select_alg
 #define STAGED(kernel, how) \
     .needs = ISOD_NEEDS_DIRECT | ISOD_NEEDS_STAGE, .stages = true, .bytes = 64, .run = how, .sums = kernel##_sums, \
     .scales = true, .averages = true
+/* Between nodes, from and to memory that peers do not reach. */
+#define BY_STAGE(need) .needs = (need) | ISOD_NEEDS_STAGE, .stages = true, .bytes = 64, .run = run_by_stage
+#define MOVE_BY_STAGE(need, kernel) BY_STAGE(need), .move = isod_stream_##kernel##_kernel
+#define HIER_BY_STAGE BY_STAGE(ISOD_NEEDS_NODES), .any = isod_stream_reduce_hier_any_kernel
 
 /* clang-format off */
 static const struct select_algorithm algorithms[] = {
@@ -179,6 +238,8 @@ static const struct select_algorithm algorithms[] = {
      .why = "stores only, piece by piece, staged in dest"},
     {SHMEMX_ALLREDUCE,     "hier",          HIER_TO_ALL(reduce_hier, 64),
      .why = "parts of nodes, then between nodes, at once"},
+    {SHMEMX_ALLREDUCE,     "hier_staged",   HIER_BY_STAGE,
+     .why = "copied to where nodes reach it, then as hier"},
     {SHMEMX_ALLREDUCE,     "engines",       STAGED(reduce_arrived, iso_engine_allreduce),
      .why = "copy engines bring parts and results, a part each to sum"},
     {SHMEMX_ALLREDUCE,     "pipelined",     PIPELINED(reduce_pipelined, 64),
@@ -194,6 +255,8 @@ static const struct select_algorithm algorithms[] = {
      .why = "stores only, piece by piece, any memory"},
     {SHMEMX_REDUCESCATTER, "hier",          ANY(reduce_hier, 64),
      .why = "parts of nodes, then between nodes, at once"},
+    {SHMEMX_REDUCESCATTER, "hier_staged",   HIER_BY_STAGE,
+     .why = "copied to where nodes reach it, then as hier"},
     {SHMEMX_REDUCESCATTER, "engines",       STAGED(reduce_arrived, iso_engine_reducescatter),
      .why = "copy engines bring what one pass sums"},
     {SHMEMX_REDUCESCATTER, "pipelined",     PIPELINED(reduce_pipelined, 64),
@@ -209,6 +272,10 @@ static const struct select_algorithm algorithms[] = {
      .why = "copy engines, no compute units"},
     {SHMEMX_FCOLLECT,      "hier",          MOVE(gather_hier, 64, NULL),
      .why = "a piece crosses once and is handed on"},
+    {SHMEMX_FCOLLECT,      "hier_staged",   MOVE_BY_STAGE(ISOD_NEEDS_NODES, gather_hier),
+     .why = "as hier, then copied from where nodes reach it"},
+    {SHMEMX_FCOLLECT,      "push_staged",   MOVE_BY_STAGE(ISOD_NEEDS_FAR, exchange_push),
+     .why = "as push, then copied from where peers reach it"},
     {SHMEMX_FCOLLECT,      "engines_staged",
      .needs = ISOD_NEEDS_DIRECT | ISOD_NEEDS_STAGE, .engines = true, .stages = true, .run = iso_engine_fcollect_staged,
      .why = "copy engines to a stage, and from it to any memory"},
@@ -241,6 +308,8 @@ static const struct select_algorithm algorithms[] = {
      .why = "all read at the same time, whole data"},
     {SHMEMX_BROADCAST,     "twoshot_read",  MOVE(broadcast_twoshot_read, 64, NULL),
      .why = "each member reads a part and stores it to all"},
+    {SHMEMX_BROADCAST,     "read_staged",   MOVE_BY_STAGE(ISOD_NEEDS_FAR, broadcast_read),
+     .why = "copied to where peers read it"},
     {SHMEMX_BROADCAST,     "engines",       ENGINES(iso_engine_broadcast),
      .why = "copy engines, no compute units"},
     {SHMEMX_BROADCAST,     "staged",        MOVE(broadcast_staged, 64, NULL),

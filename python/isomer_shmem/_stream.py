@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from . import _lib
-from ._core import Core, bytes_of, new_like, plain, plain_dest
+from ._core import Core, new_like, plain, plain_dest
 from ._device import synchronize
 from ._lib import Coll, IsomerError, Splits
 from ._work import IsomerWork, not_compiled, watch
@@ -22,21 +22,9 @@ from .pool import RING_STEP, Ring, pool_of
 
 KINDS = (_lib.FCOLLECT, _lib.REDUCESCATTER, _lib.ALLREDUCE)  # with slots of their own; the others share one
 POLL_SECONDS = 0.0005
-# In groups that span nodes larger tensors outside of the library's memory (of all members together) go by a buffer in
-# it, in pieces.
-STAGED_BYTES, PIECE_BYTES = 2 << 20, 32 << 20
-STAGE_BYTES = 1 << 30  # memory that a slot may take for a stage of copy engines
+# Memory that a slot may take for a stage: of copy engines, or between nodes of kernels, which take it in pieces.
+STAGE_BYTES, FAR_STAGE_BYTES = 1 << 30, 32 << 20
 PARTS_STAGE_BYTES = 256 << 20  # for calls of parts, which run beside a computation: it holds a piece of what goes by it
-
-
-def part_of(tensor, first, end):
-    """A range of a tensor's elements, in one dimension."""
-    flat = tensor.view(-1)
-    return flat if end - first == flat.numel() else flat[first:end]
-
-
-def columns_of(rows, first, end):
-    return rows if end - first == rows.size(1) else rows[:, first:end]
 
 
 class StreamCore(Core):
@@ -51,8 +39,8 @@ class StreamCore(Core):
         self.slots = {} if one_slot else {kind: slot for slot, kind in enumerate(KINDS, self.rest + 1)}
         self._pairs, self._coll_on_stream = lease.pairs, lease.world.lib.shmemx_coll_on_stream
         self._said = {}  # by the facts of a call
-        # A copy that waits would hold up other calls of a group with one slot.
-        self._args.stage_bytes = STAGE_BYTES if self._pairs.is_near and self.slots else 0
+        # A copy engine that waits would hold up other calls of a group with one slot.
+        self._args.stage_bytes = FAR_STAGE_BYTES if not self._pairs.is_near else STAGE_BYTES if self.slots else 0
 
     def call(self, kind, dest=0, source=0, nelems=0, type=_lib.UINT8, op=0, root=0):
         """Enqueues one call in the current stream."""
@@ -84,7 +72,8 @@ class StreamCore(Core):
     def new(self, tensor, shape=None):
         """A buffer that is reachable by peers where the tensor is: all members must agree in that."""
         shape = tensor.shape if shape is None else shape
-        return self._take(tensor, shape) if self.is_reachable(tensor) else self.keep(new_like(tensor, shape))
+        return self.keep(pool_of(self.world, tensor.device).take(shape, tensor.dtype) if self.is_reachable(tensor) else
+                         new_like(tensor, shape))
 
     def _plain(self, tensor):
         return plain(tensor, self.new)
@@ -93,10 +82,6 @@ class StreamCore(Core):
         info = _lib.AddressInfo()
         return tensor.numel() and self.world.lib.shmemx_address_info(tensor.data_ptr(), byref(info)) == 0
 
-    def _take(self, tensor, shape):
-        """A buffer in the library's memory."""
-        return self.keep(pool_of(self.world, tensor.device).take(shape, tensor.dtype))
-
     def keep(self, tensor):
         self._streams.keep_copy(tensor)
         return tensor
@@ -104,62 +89,12 @@ class StreamCore(Core):
     def settle(self):
         self._streams.settle()
 
-    # ---- large tensors that peers do not reach, between nodes ----
-
-    def _pieces(self, tensor, rows):
-        """The ranges of columns of a tensor of so many rows, each of which goes by a buffer. None: as it is, also in a
-        capture, which has other memory. By facts that are equal on all members."""
-        nbytes = bytes_of(tensor)
-        if (self._pairs.is_near or nbytes <= STAGED_BYTES or self._streams.is_capturing() or self.is_reachable(tensor)):
-            return ()
-        columns = tensor.numel() // rows
-        step = columns if nbytes <= PIECE_BYTES else max(1, PIECE_BYTES // (rows * tensor.element_size()))
-        return [(at, min(at + step, columns)) for at in range(0, columns, step)]
-
-    def _broadcast(self, values, root):
-        pieces = self._pieces(values, 1)
-        if not pieces:
-            super()._broadcast(values, root)
-        for first, end in pieces:
-            part = part_of(values, first, end)
-            buffer = self._take(part, part.shape)
-            if self.me == root:
-                buffer.copy_(part)
-            super()._broadcast(buffer, root)
-            if self.me != root:
-                self.put_back(part, buffer)
-
-    def _reduced(self, values, reduction):
-        pieces = self._pieces(values, 1)
-        if not pieces:
-            super()._reduced(values, reduction)
-        for first, end in pieces:
-            part = part_of(values, first, end)
-            buffer = self._take(part, part.shape).copy_(part)
-            super()._reduced(buffer, reduction)
-            self.put_back(part, buffer)
-
     def _gathered(self, result, values):
         self._args.same_place = result.data_ptr() in self._pairs.at_one_place
         try:
-            pieces = self._pieces(result, self.n)
-            if not pieces:
-                super()._gathered(result, values)
+            super()._gathered(result, values)
         finally:
             self._args.same_place = 0
-        for first, end in pieces:
-            buffer = self._take(result, (self.n, end - first))
-            super()._gathered(buffer, part_of(values, first, end))
-            self.put_back(columns_of(result.view(self.n, -1), first, end), buffer)
-
-    def _scattered(self, result, values, reduction):
-        pieces = self._pieces(values, self.n)
-        if not pieces:
-            super()._scattered(result, values, reduction)
-        for first, end in pieces:
-            part, columns = part_of(result, first, end), columns_of(values.view(self.n, -1), first, end)
-            buffer = self._take(values, (self.n, end - first)).copy_(columns)
-            super()._scattered(part, buffer, reduction)
 
     # ---- copy engines ----
 

@@ -120,13 +120,15 @@ def check_moves(rank, size, count, dtype, is_async):
 
 
 BY_ENGINES = "stream.fcollect=engines_staged,stream.allreduce=engines:2x64,stream.reducescatter=engines:2x64"
+BETWEEN_NODES = ("stream.fcollect=hier_staged,stream.allreduce=hier_staged,stream.reducescatter=hier_staged,"
+                 "stream.broadcast=read_staged")
 
 
-def large(is_async, stage_bytes=40 << 10):
+def large(is_async, stage_bytes=40 << 10, forced=BY_ENGINES):
     """The way of large tensors, in several pieces, by small ones."""
     from isomer_shmem import _stream
-    _stream.STAGED_BYTES, _stream.PIECE_BYTES, _stream.STAGE_BYTES = 100, 5000, stage_bytes
-    os.environ["SHMEM_COLL"] = BY_ENGINES
+    _stream.STAGE_BYTES = stage_bytes
+    os.environ["SHMEM_COLL"] = forced
     reductions(is_async, LARGE)
     moves(is_async, LARGE)
     rank, size = start()
@@ -140,18 +142,12 @@ def large(is_async, stage_bytes=40 << 10):
 
 def large_on_nodes():
     """The same where devices do not reach each other by pointers: no engines."""
-    os.environ["SHMEM_VIRTUAL_NODES"] = "0,1,0"
-    large(True)
-
-
-def large_by_buffers():
-    """The way of groups that span nodes."""
     from isomer_shmem import _pairs, _stream
+    os.environ["SHMEM_VIRTUAL_NODES"] = "0,1,0"
+    large(True, forced=BETWEEN_NODES)
     _pairs.Pairs.is_near = property(lambda pairs: False, lambda pairs, value: None)
-    took, taken = _stream.StreamCore._take, []
-    _stream.StreamCore._take = lambda core, *arguments: taken.append(core) or took(core, *arguments)
-    large(False)
-    assert taken
+    _stream.FAR_STAGE_BYTES = 40 << 10
+    large(False, 0, BETWEEN_NODES)
 
 
 def by_engines():
@@ -697,7 +693,7 @@ def test_collectives(ranks, size, is_async):
     ranks(size, large, is_async, backend=None)
 
 
-@pytest.mark.parametrize("function", (works, large_on_nodes, large_by_buffers, by_engines, no_room, order, messages, prepared,
+@pytest.mark.parametrize("function", (works, large_on_nodes, by_engines, no_room, order, messages, prepared,
                                       coalesced, mixed, beside, one_slot, one_sided, inference, norms))
 def test_two_and_three(ranks, function):
     for size in (2, 3):

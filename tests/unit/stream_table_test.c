@@ -180,7 +180,7 @@ static void test_every_algorithm_forced(void)
         struct select_table *table = open_table("cpu", forced, "");
         struct select_facts f;
         CHECK_NAMED(table != NULL, forced);
-        unsigned has = EVERYTHING | (a->needs & (ISOD_NEEDS_NODES | ISOD_NEEDS_STAGE)); /* not everybody's */
+        unsigned has = EVERYTHING | (a->needs & (ISOD_NEEDS_NODES | ISOD_NEEDS_FAR | ISOD_NEEDS_STAGE)); /* not everybody's */
         struct select_choice choice = iso_stream_choose(table, fake(&f, a->kind, 64, 4, has));
         CHECK_NAMED(choice.algorithm == a && !choice.not_forced && strstr(choice.from, "SHMEM_COLL"), forced);
         for (int bit = 4; bit < 32; bit += 7)
@@ -278,7 +278,7 @@ static void test_wrong_variables(void)
         {"stream.allgather=push", "\"allgather\"", "allreduce, reducescatter, fcollect"},
         {"stream.=push", "\"\" is not a collective", "sync"},
         {"stream.allreduce", "\"\" is not an algorithm of allreduce", "twoshot_ll, ll128, twoshot_ll128, read"},
-        {"stream.allreduce=ring", "\"ring\"", "twoshot_copy, twoshot_dest, hier, engines, pipelined"},
+        {"stream.allreduce=ring", "\"ring\"", "twoshot_copy, twoshot_dest, hier, hier_staged, engines, pipelined"},
         {"stream.allreduce=ll,stream.barrier=x", "\"stream.barrier=x\"", "there are flags"},
         {"stream.allreduce=ll:", "\"\" is not a number of blocks", "1..1024"},
         {"stream.allreduce=ll:0", "\"0\" is not a number of blocks", "1..1024"},
@@ -475,6 +475,32 @@ static void test_staged(void)
     f.has = own;
     CHECK(iso_stream_choose(t, &f).algorithm == NULL);
     iso_select_close(t);
+}
+
+/* Between nodes, large calls from and to memory that peers do not reach go by a stage where there may be one. */
+static void test_staged_between_nodes(void)
+{
+    const size_t most = 2 * 1024 * 1024;
+    const unsigned alone = ISOD_NEEDS_FAR | ISOD_NEEDS_APART, shared = alone | ISOD_NEEDS_NODES, stage = ISOD_NEEDS_STAGE;
+    struct select_facts f;
+    for (int i = 0; i < MACHINES; i++) {
+        struct select_table *t = open_table(machines[i], "", "");
+        for (int more = 0; more < 2; more++) {
+            (void)fake(&f, SHMEMX_ALLREDUCE, most + (size_t)more, 4, 0);
+            check_staged(t, &f, shared | stage, more ? "hier_staged" : "pipelined");
+            check_staged(t, &f, shared, "pipelined");
+            check_staged(t, &f, alone | stage, "pipelined");
+            (void)fake(&f, SHMEMX_REDUCESCATTER, most / 4 + (size_t)more, 4, 0);
+            check_staged(t, &f, shared | stage, more ? "hier_staged" : "pipelined");
+            (void)fake(&f, SHMEMX_FCOLLECT, most / 4 + (size_t)more, 4, 0);
+            check_staged(t, &f, shared | stage, more ? "hier_staged" : "staged");
+            check_staged(t, &f, alone | stage, more ? "push_staged" : "staged");
+            (void)fake(&f, SHMEMX_BROADCAST, most + (size_t)more, 4, 0);
+            check_staged(t, &f, alone | stage, more ? "read_staged" : "staged");
+            check_staged(t, &f, alone | stage | ISOD_NEEDS_SOURCE, "read");
+        }
+        iso_select_close(t);
+    }
 }
 
 /* Tuned rows are of calls alone. */
@@ -742,6 +768,7 @@ int main(void)
     test_background();
     test_background_and_tuned();
     test_staged();
+    test_staged_between_nodes();
     test_wrong_files();
     test_files_too_large_or_missing();
     test_path();

@@ -425,7 +425,7 @@ size_t iso_engine_row(const struct stream_call *c)
             ;
         return ISO_MAX(part.at + part.bytes, (size_t)1);
     }
-    return c->call.kind == SHMEMX_ALLREDUCE ? (units + n - 1) / n * 16 : c->args.bytes;
+    return call_is(&c->call, OF_BLOCKS) ? c->args.bytes : (units + n - 1) / n * 16;
 }
 
 /* A call by rows: a piece of what each member sends to each other one, then the next. */

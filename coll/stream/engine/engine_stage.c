@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The stage of a slot: memory where peers reach it, for calls that copy engines carry from and to memory that peers do
- * not reach, and for what is summed. It has a row for each member. The first call that needs one makes it, with all
- * members, as the slot's first call makes the slot; a call that needs longer rows makes another one.
+/* The stage of a slot: memory where peers reach it, for calls from and to memory that peers do not reach, by copy
+ * engines where all reach each other, else by kernels; and for what engines bring to be summed. It has a row for each
+ * member. The first call that needs one makes it, with all members, as the slot's first call makes the slot; a call that
+ * needs longer rows makes another one.
  * Invariant: the members have stages of the same size, or none; all that decides about that is alike on them.
  * Called by coll_stream.c, coll_engine.c and stream_slot.c. */
 #include "../../../bootstrap/log.h"
