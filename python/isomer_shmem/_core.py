@@ -168,12 +168,9 @@ class Core:
 
     def broadcast(self, tensor, root):
         values = plain(tensor, self.new)
-        self._broadcast(values, root)
+        self.call(_lib.BROADCAST, values.data_ptr(), values.data_ptr(), bytes_of(values), root=root)
         if self.me != root:  # which only reads, so its tensor may be an expanded one
             self.put_back(tensor, values)
-
-    def _broadcast(self, values, root):
-        self.call(_lib.BROADCAST, values.data_ptr(), values.data_ptr(), bytes_of(values), root=root)
 
     def exchange(self, outputs, tensors):
         """tensors[m] goes to outputs[this member] of member m, in one call without a copy in between. Lists of plain
@@ -202,11 +199,8 @@ class Core:
         own = result.data_ptr() + self.me * bytes_of(values)
         if values.data_ptr() != own and overlap(values, result):
             values = self._copy(values)
-        self._gathered(result, values)
-        self.put_back(output, result)
-
-    def _gathered(self, result, values):
         self.call(_lib.FCOLLECT, result.data_ptr(), values.data_ptr(), bytes_of(values))
+        self.put_back(output, result)
 
     def lists(self, outputs, tensors):
         """exchange() of tensors of any layout, which may overlap."""
@@ -248,16 +242,12 @@ class Core:
 
     # ---- reductions ----
 
-    def _reduced(self, values, reduction):
-        """values, which no one else sees, become their reduction over the members."""
+    def all_reduce(self, tensor, reduction):
+        values = self._source(reduction, tensor)
         address = values.data_ptr()
         self.call(_lib.ALLREDUCE, address, address, values.numel(), reduction.type, reduction.op)
         if reduction.divides:
             self._finish(reduction, values)
-
-    def all_reduce(self, tensor, reduction):
-        values = self._source(reduction, tensor)
-        self._reduced(values, reduction)
         if values is not tensor:
             self.put_back(tensor, values)
 
@@ -279,14 +269,10 @@ class Core:
         own = values.data_ptr() + self.me * bytes_of(result)
         if result.data_ptr() != own and overlap(values, result):
             values = self._copy(values)
-        self._scattered(result, values, reduction)
-        self._finish(reduction, result)
-        self.put_back(output, result)
-
-    def _scattered(self, result, values, reduction):
-        """Member m's result becomes the reduction of the blocks m of values."""
         self.call(_lib.REDUCESCATTER, result.data_ptr(), values.data_ptr(), result.numel(), reduction.type,
                   reduction.op)
+        self._finish(reduction, result)
+        self.put_back(output, result)
 
     def reduce_scatter(self, output, tensors, reduction):
         """tensors[m] has the size of member m's output; sizes may differ between members."""

@@ -5,8 +5,6 @@ The function of a row checks the operands, and says which tensors the call reads
 body(core). It returns None for what gloo does. Choices follow from the call and its types alone, as on all members.
 """
 from collections import namedtuple
-from functools import partial
-from operator import methodcaller
 
 import torch
 import torch.distributed as dist
@@ -53,14 +51,12 @@ def is_sparse(tensor):
 
 def each(name, *lists):
     """A body: the core's method for each of the lists' elements."""
-    if len(lists[0]) == 1:
-        return methodcaller(name, *(column[0] for column in lists))
-    return partial(_each, name, lists)
+    rows = list(zip(*lists))
 
-
-def _each(name, lists, core):
-    for arguments in zip(*lists):
-        getattr(core, name)(*arguments)
+    def body(core):
+        for arguments in rows:
+            getattr(core, name)(*arguments)
+    return body
 
 
 # ---- checks ----
@@ -115,15 +111,17 @@ def split_sizes(name, tensor, splits, size):
 def all_reduce(group, options, tensors):
     op, first = options.reduceOp, tensors[0]
     if len(tensors) == 1 and first.layout is STRIDED:  # most are small: a list of them takes longer
-        return tensors, tensors, methodcaller("all_reduce", first, reduction_of(op, first.dtype))
+        reduction = reduction_of(op, first.dtype)
+        return tensors, tensors, lambda core: core.all_reduce(first, reduction)
     if any(map(is_sparse, tensors)):
         return None
     return tensors, tensors, each("all_reduce", tensors, [reduction_of(op, tensor.dtype) for tensor in tensors])
 
 
 def reduce(group, options, tensors):
-    reduction = reduction_of(options.reduceOp, tensors[0].dtype)
-    return tensors, tensors, methodcaller("reduce", tensors[0], tensors[0], reduction, options.rootRank)
+    tensor, root = tensors[0], options.rootRank
+    reduction = reduction_of(options.reduceOp, tensor.dtype)
+    return tensors, tensors, lambda core: core.reduce(tensor, tensor, reduction, root)
 
 
 def reduce_scatter(group, options, outputs, inputs):
@@ -132,7 +130,7 @@ def reduce_scatter(group, options, outputs, inputs):
     check_alike("reduce_scatter", output, tensors)
     check_size("reduce_scatter: output", output.numel(), tensors[group.rank()].numel())
     reduction = reduction_of(options.reduceOp, output.dtype)
-    return tensors, outputs, methodcaller("reduce_scatter", output, tensors, reduction)
+    return tensors, outputs, lambda core: core.reduce_scatter(output, tensors, reduction)
 
 
 def reduce_scatter_single(group, options, outputs, inputs):
@@ -174,15 +172,15 @@ def all_gather_single(group, options, outputs, inputs):
 
 
 def gather(group, options, outputs, inputs):
-    tensors, root = list(outputs[0]) if outputs else [], options.rootRank
-    check_rooted("gather", group, root, inputs[0], "output", tensors)
-    return inputs, tensors, methodcaller("gather", tensors, inputs[0], root)
+    tensor, tensors, root = inputs[0], list(outputs[0]) if outputs else [], options.rootRank
+    check_rooted("gather", group, root, tensor, "output", tensors)
+    return inputs, tensors, lambda core: core.gather(tensors, tensor, root)
 
 
 def scatter(group, options, outputs, inputs):
-    tensors, root = list(inputs[0]) if inputs else [], options.rootRank
-    check_rooted("scatter", group, root, outputs[0], "input", tensors)
-    return tensors, outputs, methodcaller("scatter", outputs[0], tensors, root)
+    output, tensors, root = outputs[0], list(inputs[0]) if inputs else [], options.rootRank
+    check_rooted("scatter", group, root, output, "input", tensors)
+    return tensors, outputs, lambda core: core.scatter(output, tensors, root)
 
 
 def all_to_all(group, options, outputs, inputs):
@@ -191,7 +189,7 @@ def all_to_all(group, options, outputs, inputs):
         check_alike("all_to_all", inputs[0], tensors)
     check_size("all_to_all: this rank's output from itself", outputs[group.rank()].numel(),
                inputs[group.rank()].numel())
-    return inputs, outputs, methodcaller("lists", outputs, inputs)
+    return inputs, outputs, lambda core: core.lists(outputs, inputs)
 
 
 def all_to_all_single(group, options, output, tensor, output_splits, input_splits):
@@ -200,7 +198,7 @@ def all_to_all_single(group, options, output, tensor, output_splits, input_split
     input_sizes = split_sizes("input", tensor, input_splits, group.size())
     check_size("all_to_all_single: this rank's output from itself", output_sizes[group.rank()],
                input_sizes[group.rank()])
-    return [tensor], [output], methodcaller("all_to_all_single", output, tensor, output_sizes, input_sizes)
+    return [tensor], [output], lambda core: core.all_to_all_single(output, tensor, output_sizes, input_sizes)
 
 
 def barrier(group, options):

@@ -48,6 +48,7 @@ class StreamCore(Core):
             self.lease.check_usable()
         self._write(self._args, 0, kind, self._team, dest, source, nelems, type, op, root)
         self._args.slot = self.slots.get(kind, self.rest)
+        self._args.same_place = kind == _lib.FCOLLECT and dest in self._pairs.at_one_place
         status = self._coll_on_stream(self._args_address, self._streams.handle(self._streams.current()))
         if status != 0:
             self.lease.check_call(status)
@@ -88,13 +89,6 @@ class StreamCore(Core):
 
     def settle(self):
         self._streams.settle()
-
-    def _gathered(self, result, values):
-        self._args.same_place = result.data_ptr() in self._pairs.at_one_place
-        try:
-            super()._gathered(result, values)
-        finally:
-            self._args.same_place = 0
 
     # ---- copy engines ----
 
