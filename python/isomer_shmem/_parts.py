@@ -64,10 +64,6 @@ def why_not():
 
 # ---- memory ----
 
-def _bytes_of(tensor):
-    return tensor.numel() * tensor.element_size()
-
-
 class Room:
     """Where the parameters of all models of a job are gathered."""
 
@@ -85,13 +81,13 @@ class Room:
             tensors = make()
             events = self.take_back(tensors)
             for tensor in tensors:
-                storage = tensor.untyped_storage()
-                if storage.size() != _bytes_of(tensor):
-                    storage.resize_(_bytes_of(tensor))
-        places = [(tensor.data_ptr(), tensor.data_ptr() + _bytes_of(tensor)) for tensor in tensors]
+                storage, nbytes = tensor.untyped_storage(), tensor.nbytes
+                if storage.size() != nbytes:
+                    storage.resize_(nbytes)
         self._freed = [each for each in self._freed if not each[2].query()]
         for first, end, event in self._freed:
-            if event not in events and any(first < last and begin < end for begin, last in places):
+            if event not in events and any(first < tensor.data_ptr() + tensor.nbytes and tensor.data_ptr() < end
+                                           for tensor in tensors):
                 events.append(event)
         return tensors, events
 
@@ -146,7 +142,8 @@ def plan_of(comm, params, group, core):
         if all(param.fsdp_placement.dim == 0 and not hasattr(param._sharded_local_tensor, "fsdp_pre_all_gather")
                for param in params):
             inputs = _fsdp_collectives._get_param_all_gather_inputs(params)
-            parts = Parts([_bytes_of(tensor) for tensors in inputs for tensor in tensors])
+            parts = Parts([tensor.nbytes for tensors in inputs for tensor in tensors])
+            parts.dtypes, parts.numels, _ = _fsdp_collectives._get_all_gather_input_metadatas(inputs)
             plans[key] = parts if takes(core, _lib.FCOLLECT, parts, parts.nelems) else None
         if plans[key] is not None:
             comm.free_by(params)
@@ -165,12 +162,12 @@ def gather(params, group, async_op, copy_in_stream, gather_stream, device, comm)
     with torch.no_grad():
         with handle.stream(copy_in_stream):
             inputs = _fsdp_collectives._get_param_all_gather_inputs(params)
-        dtypes, numels, _ = _fsdp_collectives._get_all_gather_input_metadatas(inputs)
         sources = [tensor for tensors in inputs for tensor in tensors]
 
         def make():
-            for param, of_param, types in zip(params, numels, dtypes):
-                param.init_all_gather_outputs(of_param, types, core.n, device)
+            for param, numels, dtypes in zip(params, parts.numels, parts.dtypes):
+                if not param.all_gather_outputs:
+                    param.init_all_gather_outputs(numels, dtypes, core.n, device)
             return [tensor for param in params for tensor in param.all_gather_outputs]
         outputs, events = comm.room.take(make, params[0]._isomer_group._training_state != TrainingState.FORWARD)
         gather_stream.wait_stream(copy_in_stream)
@@ -182,7 +179,7 @@ def gather(params, group, async_op, copy_in_stream, gather_stream, device, comm)
             work = comm.group.queue().run("all_gather", lambda core: core.parts(
                 _lib.FCOLLECT, parts, background=comm.background), outputs, None, async_op, sources)
             comm.count(parts.nelems * core.n, True, True)
-            result = Gathered(sources, gather_stream.record_event(), work, dtypes, numels, [])
+            result = Gathered(sources, gather_stream.record_event(), work, parts.dtypes, parts.numels, [])
     result.core = core
     return result
 
