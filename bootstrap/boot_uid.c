@@ -208,26 +208,18 @@ static void abort_uid(struct boot *boot, int status, const char *sentence)
     job->broken = true;
 }
 
-const struct boot_ops iso_boot_uid_attributes = {
-    .name = "uid",
-    .applies = attributes_apply,
-    .open = open_attributes,
-    .allgather = allgather,
-    .barrier = barrier,
-    .abort = abort_uid,
-    .close = close_uid,
-    .token = make_token,
-    .address = local_address,
-};
-
-const struct boot_ops iso_boot_uid_environment = {
-    .name = "uid",
-    .applies = environment_applies,
-    .open = open_environment,
-    .allgather = allgather,
-    .barrier = barrier,
-    .abort = abort_uid,
-    .close = close_uid,
-    .token = make_token,
-    .address = local_address,
-};
+/* X(name, applies, open): the id is an argument of shmemx_init_attr, or a variable of the environment. */
+#define UID_BOOT(name_, applies_, open_)  \
+    const struct boot_ops name_ = {       \
+        .name = "uid",                    \
+        .applies = applies_,              \
+        .open = open_,                    \
+        .allgather = allgather,           \
+        .barrier = barrier,               \
+        .abort = abort_uid,               \
+        .close = close_uid,               \
+        .token = make_token,              \
+        .address = local_address,         \
+    };
+UID_BOOT(iso_boot_uid_attributes, attributes_apply, open_attributes)
+UID_BOOT(iso_boot_uid_environment, environment_applies, open_environment)

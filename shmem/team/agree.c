@@ -4,7 +4,6 @@
 #include "agree.h"
 #include "../../bootstrap/log.h"
 #include "../../device/api/state.h"
-#include "../../device/api/state.h"
 #include "inbox.h"
 #include "../node/peer.h"
 #include "../memory/segment.h"

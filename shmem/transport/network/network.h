@@ -185,6 +185,10 @@ ISO_INLINE uint64_t iso_network_remote(struct place at)
 {
     return (uint64_t)(uintptr_t)at.segment->peers[at.pe].base + iso_place_offset(at);
 }
+/* The fields by which a network's message asks for an atomic. */
+#define NETWORK_AMO(remote, amo)                                                                        \
+    .op = (uint8_t)(amo).op, .bytes = (uint8_t)(amo).bytes, .addr = (remote), .operand = (amo).operand, \
+    .compare = (amo).compare
 
 /* Memory of the network itself, zeroed. Shared mappings, so that a fork leaves the pages alone. NULL: there is none. */
 char *iso_network_map(size_t bytes);

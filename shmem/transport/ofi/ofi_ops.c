@@ -341,20 +341,10 @@ void iso_ofi_put_words(struct ctx *ctx, struct place to, const void *words, size
 
 /* ---- atomics and signals ---- */
 
-static struct ofi_message amo_message(uint64_t remote, struct amo op)
-{
-    return (struct ofi_message){.type = OFI_AMO,
-                                .op = (uint8_t)op.op,
-                                .bytes = (uint8_t)op.bytes,
-                                .addr = remote,
-                                .operand = op.operand,
-                                .compare = op.compare};
-}
-
 uint64_t iso_ofi_amo(struct ctx *ctx, struct place at, struct amo op)
 {
     struct ofi *o = ISO->ofi;
-    struct ofi_message message = amo_message(iso_network_remote(at), op);
+    struct ofi_message message = {.type = OFI_AMO, NETWORK_AMO(iso_network_remote(at), op)};
     uint64_t before = 0;
     iso_ofi_lock(o);
     struct ofi_queue *q = iso_ofi_queue_to(o, ctx, at.pe);
@@ -368,7 +358,7 @@ uint64_t iso_ofi_amo(struct ctx *ctx, struct place at, struct amo op)
 void iso_ofi_amo_nbi(struct ctx *ctx, struct place at, struct amo op, void *fetch)
 {
     struct ofi *o = ISO->ofi;
-    struct ofi_message message = amo_message(iso_network_remote(at), op);
+    struct ofi_message message = {.type = OFI_AMO, NETWORK_AMO(iso_network_remote(at), op)};
     iso_ofi_lock(o);
     iso_ofi_send(o, iso_ofi_queue_to(o, ctx, at.pe), &message, NULL, fetch);
     iso_ofi_unlock(o);
@@ -377,7 +367,7 @@ void iso_ofi_amo_nbi(struct ctx *ctx, struct place at, struct amo op, void *fetc
 static struct ofi_message signal_message(struct place at, uint64_t value, int sig_op)
 {
     const struct amo op = {sig_op == SHMEM_SIGNAL_ADD ? AMO_ADD : AMO_SET, 8, value, 0, false};
-    return amo_message(iso_network_remote(at), op);
+    return (struct ofi_message){.type = OFI_AMO, NETWORK_AMO(iso_network_remote(at), op)};
 }
 
 void iso_ofi_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_op)

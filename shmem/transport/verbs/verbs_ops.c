@@ -226,20 +226,10 @@ void iso_verbs_put_words(struct ctx *ctx, struct place to, const void *words, si
 
 /* ---- atomics and signals ---- */
 
-static struct verbs_message verbs_amo_message(uint64_t remote, struct amo op)
-{
-    return (struct verbs_message){.type = VERBS_AMO,
-                                  .op = (uint8_t)op.op,
-                                  .bytes = (uint8_t)op.bytes,
-                                  .addr = remote,
-                                  .operand = op.operand,
-                                  .compare = op.compare};
-}
-
 uint64_t iso_verbs_amo(struct ctx *ctx, struct place at, struct amo op)
 {
     struct verbs *v = ISO->verbs;
-    struct verbs_message message = verbs_amo_message(iso_network_remote(at), op);
+    struct verbs_message message = {.type = VERBS_AMO, NETWORK_AMO(iso_network_remote(at), op)};
     uint64_t before = 0;
     iso_verbs_lock(v);
     struct verbs_queue *q = iso_verbs_queue_to(v, ctx, at.pe);
@@ -256,7 +246,7 @@ uint64_t iso_verbs_amo(struct ctx *ctx, struct place at, struct amo op)
 void iso_verbs_amo_nbi(struct ctx *ctx, struct place at, struct amo op, void *fetch)
 {
     struct verbs *v = ISO->verbs;
-    struct verbs_message message = verbs_amo_message(iso_network_remote(at), op);
+    struct verbs_message message = {.type = VERBS_AMO, NETWORK_AMO(iso_network_remote(at), op)};
     iso_verbs_lock(v);
     iso_verbs_send_later(v, iso_verbs_queue_to(v, ctx, at.pe), &message, fetch);
     iso_verbs_unlock(v);
@@ -266,10 +256,10 @@ void iso_verbs_amo_nbi(struct ctx *ctx, struct place at, struct amo op, void *fe
 static void add_signal(struct verbs_move *m, uint64_t remote, uint64_t value, int sig_op)
 {
     struct verbs *v = m->v;
-    const struct amo add = {AMO_ADD, 8, value, 0, false};
     iso_verbs_flush(v, m->q);
     if (sig_op == SHMEM_SIGNAL_ADD) {
-        struct verbs_message message = verbs_amo_message(remote, add);
+        const struct amo add = {AMO_ADD, 8, value, 0, false};
+        struct verbs_message message = {.type = VERBS_AMO, NETWORK_AMO(remote, add)};
         iso_verbs_send(v, m->q, &message, NULL);
         return;
     }
