@@ -26,11 +26,13 @@
 #endif
 
 #include <sched.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -283,6 +285,48 @@ static inline int check_times(int times) { return check_few() > times ? 1 : time
 static inline bool check_has_case(unsigned number)
 {
     return (number + check_self.seed) % (uint64_t)check_few() == 0;
+}
+
+/* ---- processes ---- */
+
+/* The kernel of the machine sends SIGKILL then, so it comes at any instruction. */
+static inline void check_die_after(long milliseconds)
+{
+    struct sigevent event;
+    struct itimerspec when;
+    timer_t timer;
+    memset(&event, 0, sizeof(event));
+    memset(&when, 0, sizeof(when));
+    event.sigev_notify = SIGEV_SIGNAL;
+    event.sigev_signo = SIGKILL;
+    when.it_value.tv_sec = milliseconds / 1000;
+    when.it_value.tv_nsec = milliseconds % 1000 * 1000000 + 1;
+    if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0 || timer_settime(timer, 0, &when, NULL) != 0) {
+        perror("timer");
+        exit(2);
+    }
+}
+
+/* The exit status of a forked child that makes body(what), which does not return; -1: it was killed. said: what it wrote
+ * to stderr. */
+static inline int check_forked(void (*body)(const void *what), const void *what, char *said, size_t bytes)
+{
+    int ends[2], status = 0;
+    size_t len = 0;
+    if (pipe(ends) != 0)
+        return -1;
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(ends[1], STDERR_FILENO);
+        body(what);
+    }
+    close(ends[1]);
+    for (ssize_t n; len < bytes - 1 && (n = read(ends[0], said + len, bytes - 1 - len)) > 0;)
+        len += (size_t)n;
+    said[len] = '\0';
+    close(ends[0]);
+    return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 /* ---- start and end ---- */

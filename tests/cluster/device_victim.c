@@ -4,16 +4,9 @@
  * victim does not send), barrier (they hang in a barrier), busy (puts, signals, atomics and collectives of all to all).
  * With PE < 0 nobody dies and busy ends by itself after some rounds. A PE that finds its kernel at an end without an
  * error, though the kernel can only have given up, says so. */
-#include <shmem.h>
-#include <shmem_device.h>
-#include <shmemx.h>
+#include "../check.h"
 
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
+#include <shmem_device.h>
 
 enum { WORDS = 512, THREADS = 64, ROUNDS = 200 };
 
@@ -36,24 +29,6 @@ SHMEMD_KERNEL(talk, struct victim_args, a)
     (void)shmemd_signal_wait_until_block(a.h, a.signal, SHMEM_CMP_GE, a.round);
     (void)shmemd_uint64_sum_reduce_block(a.h, a.data + 2 * WORDS, a.data + WORDS, WORDS);
     (void)shmemd_barrier_block(a.h);
-}
-
-/* The kernel of the machine sends the SIGKILL itself. */
-static void arm(long milliseconds)
-{
-    struct sigevent event;
-    struct itimerspec when;
-    timer_t timer;
-    memset(&event, 0, sizeof(event));
-    memset(&when, 0, sizeof(when));
-    event.sigev_notify = SIGEV_SIGNAL;
-    event.sigev_signo = SIGKILL;
-    when.it_value.tv_sec = milliseconds / 1000;
-    when.it_value.tv_nsec = milliseconds % 1000 * 1000000 + 1;
-    if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0 || timer_settime(timer, 0, &when, NULL) != 0) {
-        perror("timer");
-        exit(2);
-    }
 }
 
 /* What shmemx_stream_synchronize has returned. */
@@ -96,7 +71,7 @@ int main(int argc, char **argv)
     prepare(&a);
     bool dies = shmem_my_pe() == victim;
     if (dies)
-        arm(atol(argv[2]));
+        check_die_after(atol(argv[2]));
     if (strcmp(argv[1], "busy") == 0)
         for (a.round = 1; victim >= 0 || a.round <= ROUNDS; a.round++)
             if (run(SHMEMX_KERNEL(talk), &a) != 0)

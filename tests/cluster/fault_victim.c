@@ -4,15 +4,7 @@
  * time counts from after shmem_init, or from the start of main if `early`. With PE < 0 no PE dies and the loop ends by
  * itself after 300 rounds. The sequence is equal on all PEs. */
 #define _GNU_SOURCE
-#include <shmem.h>
-
-#include <signal.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
+#include "../check.h"
 
 enum { WORDS = 512, QUIET_ROUNDS = 300 };
 
@@ -76,19 +68,6 @@ static void do_one(long *heap, long *target, long round)
     }
 }
 
-/* The kernel sends the SIGKILL itself. */
-static void arm(long milliseconds)
-{
-    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
-    struct itimerspec when = {
-        .it_value = {.tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1000000 + 1}};
-    timer_t timer;
-    if (timer_create(CLOCK_MONOTONIC, &event, &timer) || timer_settime(timer, 0, &when, NULL)) {
-        perror("timer");
-        exit(2);
-    }
-}
-
 /* Before shmem_init; -1: not known. */
 static int rank_of_launcher(void)
 {
@@ -107,14 +86,14 @@ int main(int argc, char **argv)
     int victim = atoi(argv[3]);
     bool early = argc > 4;
     if (early && rank_of_launcher() == victim)
-        arm(milliseconds);
+        check_die_after(milliseconds);
     shmem_init();
     long *heap = (long *)shmem_calloc(WORDS + 1, sizeof *heap);
     long *target = (long *)shmem_calloc((size_t)WORDS, sizeof *target);
     if (!heap || !target)
         return 2;
     if (!early && shmem_my_pe() == victim)
-        arm(milliseconds);
+        check_die_after(milliseconds);
     for (long round = 1; victim >= 0 || round <= QUIET_ROUNDS; round++)
         do_one(heap, target, round);
     shmem_free(target);

@@ -7,7 +7,6 @@
  * milliseconds, by SIGKILL from a timer; coll_stream_death.sh looks at what becomes of the others. */
 #include "coll_turn.h"
 
-#include <signal.h>
 
 enum { REPLAYS = 1000, SIDES = 2, GRAPHS = 2, LOOK = 100, MOST_WORDS = 2500 };
 
@@ -117,26 +116,11 @@ static void replays(struct graph_state *s, long n)
 
 /* ---- a death in the midst of it ---- */
 
-/* The kernel of the machine sends the SIGKILL, so it comes at any instruction. */
-static void arm(long milliseconds)
-{
-    struct sigevent event;
-    struct itimerspec when;
-    timer_t timer;
-    memset(&event, 0, sizeof(event));
-    memset(&when, 0, sizeof(when));
-    event.sigev_notify = SIGEV_SIGNAL;
-    event.sigev_signo = SIGKILL;
-    when.it_value.tv_sec = milliseconds / 1000;
-    when.it_value.tv_nsec = milliseconds % 1000 * 1000000 + 1;
-    CHECK_OR_EXIT(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0 && timer_settime(timer, 0, &when, NULL) == 0);
-}
-
 static void until_death(struct graph_state *s, long victim)
 {
     shmem_barrier_all();
     if (shmem_my_pe() == victim)
-        arm(device_number("SHMEM_TEST_DEATH_MS", 100));
+        check_die_after(device_number("SHMEM_TEST_DEATH_MS", 100));
     for (;;)
         replays(s, LOOK);
 }

@@ -5,7 +5,7 @@
  * stores. */
 #include "matrix.h"
 
-enum { WAIT_EACH, WAIT_ALL, WAIT_ANY, WAIT_SOME, TEST_EACH, TEST_ALL, TEST_ANY, TEST_SOME, OP_COUNT };
+enum { UNTIL_EACH, UNTIL_ALL, UNTIL_ANY, UNTIL_SOME, TEST_EACH, TEST_ALL, TEST_ANY, TEST_SOME, OP_COUNT };
 static const char *const op_names[] = {"wait_until", "wait_until_all", "wait_until_any", "wait_until_some",
                                        "test",       "test_all",       "test_any",       "test_some"};
 enum { WORDS = 7, LATE = 200 };
@@ -140,7 +140,7 @@ SHMEMD_FN void wait_each(struct wait_args a)
     for (size_t i = 0; i < WORDS; i++) {
         if (a.excluded[i] != 0)
             continue;
-        if (a.op == WAIT_EACH)
+        if (a.op == UNTIL_EACH)
             until(a, i);
         while (a.op == TEST_EACH && !test(a, i))
             form_dawdle(1);
@@ -192,11 +192,11 @@ SHMEMD_FN void wait_for_all(struct wait_args a)
             a.said[i] = a.excluded[i];
         missing += a.excluded[i] == 0;
     }
-    if (a.op == WAIT_EACH || a.op == TEST_EACH)
+    if (a.op == UNTIL_EACH || a.op == TEST_EACH)
         wait_each(a);
-    else if (a.op == WAIT_ALL || a.op == TEST_ALL)
+    else if (a.op == UNTIL_ALL || a.op == TEST_ALL)
         wait_all(a);
-    else if (a.op == WAIT_ANY || a.op == TEST_ANY)
+    else if (a.op == UNTIL_ANY || a.op == TEST_ANY)
         wait_any(a, missing);
     else
         wait_some(a, missing);
@@ -247,8 +247,8 @@ static const int bases[] = {5, -40};
 
 static bool wait_valid(const int *v)
 {
-    bool one = v[OP] == WAIT_EACH || v[OP] == TEST_EACH;
-    if (v[FORM] != FORM_THREAD && v[OP] != WAIT_EACH)
+    bool one = v[OP] == UNTIL_EACH || v[OP] == TEST_EACH;
+    if (v[FORM] != FORM_THREAD && v[OP] != UNTIL_EACH)
         return false;
     if (v[FORM] == FORM_STREAM ? v[TYPE] != TYPE_uint64 : v[GRAPH] != 0)
         return false;
@@ -313,13 +313,13 @@ static void wait_check(struct wait *w, const int *v, const char *text)
     uint64_t told[1 + WORDS], times[WORDS] = {0};
     size_t size = rows[v[TYPE]].size, wanted = 0;
     const struct comparison *c = &comparisons[v[CMP]];
-    bool single = v[OP] == WAIT_ANY || v[OP] == TEST_ANY || v[OP] == WAIT_SOME || v[OP] == TEST_SOME;
+    bool single = v[OP] == UNTIL_ANY || v[OP] == TEST_ANY || v[OP] == UNTIL_SOME || v[OP] == TEST_SOME;
     area_fetch(&w->told);
     memcpy(told, w->told.seen + AREA_MARGIN, sizeof(told));
     for (size_t i = 0; i < WORDS; i++)
         wanted += !is_excluded(v[STATUS_KIND], w->team.me, w->round, i);
     if (v[STATUS_KIND] == NO_STATUS && single)
-        CHECK_NAMED(told[0] >= 1 && told[0] <= (v[OP] == WAIT_ANY || v[OP] == TEST_ANY ? 1 : WORDS), text);
+        CHECK_NAMED(told[0] >= 1 && told[0] <= (v[OP] == UNTIL_ANY || v[OP] == TEST_ANY ? 1 : WORDS), text);
     else
         CHECK_EQ_NAMED(told[0], wanted, text);
     for (size_t k = 0; k < told[0] && k < WORDS; k++) {

@@ -6,7 +6,6 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 
 static int *heap;
 static long global = 5;
@@ -65,38 +64,18 @@ static void reuse_descriptors(void)
             _exit(3);
 }
 
-static void child(const struct call *call, int to)
+static void child(const void *call)
 {
     alarm(30); /* a hang is a failure */
-    dup2(to, STDERR_FILENO);
     reuse_descriptors();
-    call->run();
+    ((const struct call *)call)->run();
     _exit(2); /* the call went through */
-}
-
-/* The exit status of a child that makes this call; what it said. */
-static int run_child(const struct call *call, char *said, size_t bytes)
-{
-    int ends[2], status = 0;
-    size_t len = 0;
-    if (pipe(ends) != 0)
-        return -1;
-    fflush(NULL);
-    pid_t pid = fork();
-    if (pid == 0)
-        child(call, ends[1]);
-    close(ends[1]);
-    for (ssize_t n; len < bytes - 1 && (n = read(ends[0], said + len, bytes - 1 - len)) > 0;)
-        len += (size_t)n;
-    said[len] = '\0';
-    close(ends[0]);
-    return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 static void check_call(const struct call *call)
 {
     char said[2048], begin[128];
-    CHECK_EQ_NAMED(run_child(call, said, sizeof(said)), 1, call->name);
+    CHECK_EQ_NAMED(check_forked(child, call, said, sizeof(said)), 1, call->name);
     snprintf(begin, sizeof(begin), "%s: called in a forked child of a PE", call->name);
     if (!CHECK_NAMED(strstr(said, begin) != NULL && strchr(said, '\n') == said + strlen(said) - 1, call->name))
         fprintf(stderr, "expected one line with \"%s\", seen: %s\n", begin, said);

@@ -3,7 +3,6 @@
  * is a child of its own, a job of one PE. */
 #include "../check.h"
 
-#include <sys/wait.h>
 
 static char *device; /* 4096 bytes of the device heap, in the child */
 
@@ -60,46 +59,27 @@ static const struct wrong cases[] = {
 };
 
 /* Only the child's end is a return. */
-static void child(void (*call)(void), int to)
+static void child(const void *call)
 {
-    dup2(to, STDERR_FILENO);
     shmem_init();
     if (shmemx_device_init() != 0)
         _exit(CHECK_SKIPPED);
     device = (char *)shmemx_malloc(4096, SHMEMX_DEVICE);
-    call();
+    (*(void (*const *)(void))call)();
     shmem_finalize();
     _exit(CHECK_PASSED);
-}
-
-/* The exit status; what it said. */
-static int run(void (*call)(void), char *said, size_t bytes)
-{
-    int ends[2], status = 0;
-    size_t len = 0;
-    if (pipe(ends) != 0)
-        return -1;
-    fflush(NULL);
-    pid_t pid = fork();
-    if (pid == 0)
-        child(call, ends[1]);
-    close(ends[1]);
-    for (ssize_t n; len < bytes - 1 && (n = read(ends[0], said + len, bytes - 1 - len)) > 0;)
-        len += (size_t)n;
-    said[len] = '\0';
-    close(ends[0]);
-    return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 int main(void)
 {
     char said[4096];
-    int status = run(no_device, said, sizeof(said));
+    void (*first)(void) = no_device;
+    int status = check_forked(child, &first, said, sizeof(said));
     if (status == CHECK_SKIPPED)
         return CHECK_SKIP(said);
     CHECK_EQ(status, CHECK_PASSED);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        status = run(cases[i].call, said, sizeof(said));
+        status = check_forked(child, &cases[i].call, said, sizeof(said));
         CHECK_EQ_NAMED(status, 1, cases[i].name);
         if (!CHECK_NAMED(strstr(said, cases[i].name) != NULL && strstr(said, cases[i].word) != NULL, cases[i].name))
             fprintf(stderr, "expected \"%s\", seen: %s\n", cases[i].word, said);
