@@ -76,8 +76,8 @@ int iso_boot_allgather(struct boot *boot, const void *mine, size_t len, void *al
 int iso_boot_barrier(struct boot *boot);
 /* Replaces the token, which all PEs have told each other, where the bootstrap makes one that does not travel. */
 void iso_boot_token(const struct boot *boot, int pe, unsigned char token[BOOT_TOKEN_BYTES]);
-/* As iso_interface_find. With an empty `wanted` the address by which this host has reached rank 0 comes first: others may
- * not be up yet. */
+/* As iso_interface_find. With an empty `wanted` the address by which this host has reached rank 0 comes first: others
+ * may not be up yet. */
 int iso_boot_addresses(const struct boot *boot, const char *wanted, struct host_addresses *mine, const char **why);
 /* By shmem_finalize. 0, or -EPROTO after a sentence: MPI has made this process a job of its own (boot_pmix.c). */
 int iso_boot_check(const struct boot *boot);

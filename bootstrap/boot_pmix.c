@@ -328,9 +328,10 @@ static void close_pmix(struct boot *boot)
     if (client.patience == 0 || pthread_create(&thread, NULL, finalize_client, NULL) != 0)
         (void)finalize_client(NULL);
     else if (pthread_timedjoin_np(thread, NULL, &limit) != 0)
-        log_error("PMIx_Finalize has not ended within %g s (SHMEM_BOOT_TIMEOUT): the program may have closed descriptors "
-                  "that are not its own",
-                  client.patience);
+        log_error(
+            "PMIx_Finalize has not ended within %g s (SHMEM_BOOT_TIMEOUT): the program may have closed descriptors "
+            "that are not its own",
+            client.patience);
 }
 
 /* ---- collectives ---- */

@@ -66,7 +66,7 @@
     X(data_segment, DATA_SEGMENT, flag, "1", "", "make the program's global variables symmetric")                     \
     X(huge_pages, HUGE_PAGES, flag, "1", "", "ask for transparent huge pages in the heap")                            \
     X(spin, SPIN, number, "-1", "-1..2147483647",                                                                     \
-      "polls before a wait yields the core, fewer where others wait on it; -1: by the number of cores")                                       \
+      "polls before a wait yields the core, fewer where others wait on it; -1: by the number of cores")               \
     X(coll, COLL, text, "", "", "forced algorithms: host.KIND=NAME or stream.KIND=NAME[:BLOCKS[xTHREADS]], ...")       \
     X(coll_explain, COLL_EXPLAIN, flag, "0", "", "print which collective algorithm runs and why, once per choice")    \
     X(device, DEVICE, text, "", "", "number of this PE's device; empty: local rank modulo number of devices")         \

@@ -30,10 +30,11 @@ int iso_memory_file_make(const char *name, unsigned flags, size_t bytes, char *w
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur) {
-        snprintf(why, why_bytes,
-                 "files may have at most %llu bytes here (ulimit -f), and a file of shared memory of %zu bytes is needed; "
-                 "raise ulimit -f",
-                 (unsigned long long)limit.rlim_cur, bytes);
+        snprintf(
+            why, why_bytes,
+            "files may have at most %llu bytes here (ulimit -f), and a file of shared memory of %zu bytes is needed; "
+            "raise ulimit -f",
+            (unsigned long long)limit.rlim_cur, bytes);
         return -EFBIG;
     }
     int fd = memfd_create(name, flags | MFD_CLOEXEC);

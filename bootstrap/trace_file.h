@@ -10,13 +10,15 @@
 #include <stdint.h>
 
 #define TRACE_MAGIC 0x32656361727469ull /* "itrace2" */
-enum { TRACE_NAMES = 512, TRACE_NAME_BYTES = 48, TRACE_KINDS = 32, TRACE_KIND_BYTES = 16, TRACE_SYNCS = 2, TRACE_SEGMENTS = 8 };
+enum { TRACE_NAMES = 512, TRACE_NAME_BYTES = 48, TRACE_KINDS = 32, TRACE_KIND_BYTES = 16 };
+enum { TRACE_SYNCS = 2, TRACE_SEGMENTS = 8 };
 
 /* A call or a wait that has ended. Written before `written` of the head grows, which is a release. */
 struct trace_event {
     uint64_t begin, ticks; /* of the head's clock */
     uint64_t bytes;
-    uint64_t key;  /* where it writes or waits, as this PE names it; collectives: number of the call in its team; heap: bytes in use */
+    uint64_t key;  /* where it writes or waits, as this PE names it; collectives: number of the call in its team; heap:
+                      bytes in use */
     uint64_t more; /* bytes at the key; collectives: the team, as its slot << 32 | its first PE + 1 */
     uint64_t what; /* trace_what */
 };

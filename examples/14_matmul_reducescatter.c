@@ -112,10 +112,11 @@ int main(int argc, char **argv)
         wrong += shmemx_stream_synchronize(computes) != 0;
         products = matmul_ms() - begin;
     }
-    printf("[pe %d] %zux%zux%zu by %s, blocks to their owners as they are made, %llu rounds: %s; %.3f ms, products alone "
-           "%.3f ms, ratio %.3f\n",
-           shmem_my_pe(), n * l.rows, n * l.k, l.n, MATMUL_BY, (unsigned long long)rounds,
-           wrong == 0 ? "equal to the serial product" : "WRONG", both, products, both / products);
+    printf(
+        "[pe %d] %zux%zux%zu by %s, blocks to their owners as they are made, %llu rounds: %s; %.3f ms, products alone "
+        "%.3f ms, ratio %.3f\n",
+        shmem_my_pe(), n * l.rows, n * l.k, l.n, MATMUL_BY, (unsigned long long)rounds,
+        wrong == 0 ? "equal to the serial product" : "WRONG", both, products, both / products);
     matmul_close(by);
     shmemx_stream_destroy(moves);
     shmemx_stream_destroy(computes);

@@ -234,14 +234,14 @@ typedef struct {
      * copy engines or few blocks, where a table has rows for this ("background"), and may take longer. 0: nothing does.
      * Equal on all members. It changes no result, and nothing in shmemx_coll_on_host. */
     int background;
-    /* The most device memory that the slot may take on each member for a stage: 4 KiB for each member, or more; 0: none.
-     * With it, where pointers reach all members and outside of captures, engines may carry fcollect with any dest, and
-     * bring what is summed in allreduce and reducescatter: sum, average and scaled sum of half, bfloat16 and types of 4
-     * and 8 bytes; of complex ones the sum. Between nodes and outside of captures, allreduce, reducescatter, fcollect
-     * and broadcast from and to memory that peers do not reach may go by the stage, a piece at a time, as if they did.
-     * All members make such a call in a capture, or none does. Equal on all members. A call that needs more than the slot has waits on the host, as the first one does,
-     * until all members have come to it and the slot's last call here has ended. When a member has no room, all go on
-     * with what there is. Kept until the team goes. */
+    /* The most device memory that the slot may take on each member for a stage: 4 KiB for each member, or more; 0:
+     * none. With it, where pointers reach all members and outside of captures, engines may carry fcollect with any
+     * dest, and bring what is summed in allreduce and reducescatter: sum, average and scaled sum of half, bfloat16 and
+     * types of 4 and 8 bytes; of complex ones the sum. Between nodes and outside of captures, allreduce, reducescatter,
+     * fcollect and broadcast from and to memory that peers do not reach may go by the stage, a piece at a time, as if
+     * they did. All members make such a call in a capture, or none does. Equal on all members. A call that needs more
+     * than the slot has waits on the host, as the first one does, until all members have come to it and the slot's last
+     * call here has ended. When a member has no room, all go on with what there is. Kept until the team goes. */
     size_t stage_bytes;
     /* 1: dest has floats, to which the sum is not rounded: reducescatter with `splits`, of half or bfloat16, by sum,
      * average or scaled sum, on streams, by copy engines (`stage_bytes`). Equal on all members. */

@@ -69,11 +69,11 @@ typedef struct {
  * attr->struct_bytes is another size. */
 int shmemx_launch_attr(shmemx_kernel_t kernel, const shmemx_launch_attr_t *attr, shmemx_stream_t stream);
 
-/* Copies `bytes` bytes from value to the variable `name`, a C name, of a module that the program has loaded: a CUmodule, a
- * hipModule_t, on the CPU device what dlopen gives. For handles of kernels that are compiled by themselves
- * (COMPAT_SYMBOL of compat/state.h). Not collective. The copy is done when the call returns. Nonzero after a sentence: no
- * device runs, an argument is a null pointer, the module has no variable of this name and size (the CPU device does not
- * know sizes). */
+/* Copies `bytes` bytes from value to the variable `name`, a C name, of a module that the program has loaded: a
+ * CUmodule, a hipModule_t, on the CPU device what dlopen gives. For handles of kernels that are compiled by themselves
+ * (COMPAT_SYMBOL of compat/state.h). Not collective. The copy is done when the call returns. Nonzero after a sentence:
+ * no device runs, an argument is a null pointer, the module has no variable of this name and size (the CPU device does
+ * not know sizes). */
 int shmemx_module_write(void *module, const char *name, const void *value, size_t bytes);
 /* The same for the module that this PE's device has of a library: a CUlibrary, which Numba and cuda.core load; on the CPU
  * device what dlopen gives. Nonzero for AMD. */

@@ -17,7 +17,8 @@ struct host_addresses {
 };
 
 /* The addresses of this host. `wanted` is the name of an interface or a numeric address of this host; empty: all but
- * loopback; where no interface has a carrier, those that are up, since it may come; else loopback. 0; -EINVAL, -EIO and *why = what is wrong with `wanted`. */
+ * loopback; where no interface has a carrier, those that are up, since it may come; else loopback. 0; -EINVAL, -EIO and
+ * *why = what is wrong with `wanted`. */
 int iso_interface_find(struct host_addresses *mine, const char *wanted, const char **why);
 
 /* Puts an address of this host first, unless it is loopback or none. Those of the other family are left out. */

@@ -84,7 +84,8 @@ static char *describe_job(const char *job, int form)
 {
     char *text = NULL;
     size_t bytes = 0, needed;
-    while ((needed = shmemx_job_text(job, form, text, bytes)) != 0 && needed >= bytes) { /* it may grow between two calls */
+    while ((needed = shmemx_job_text(job, form, text, bytes)) != 0 &&
+           needed >= bytes) { /* it may grow between two calls */
         char *larger = (char *)realloc(text, needed + 1024);
         if (!larger)
             break;

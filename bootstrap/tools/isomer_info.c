@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* isomer-info: describes the library, the start of the job and the problems of this machine.
  * A program over the public headers. Started by a launcher it is part of a job like any other program, and PE 0 prints.
- * --doctor alone looks at the machine and starts nothing; --job looks at a job that runs; --tune measures the job's devices. */
+ * --doctor alone looks at the machine and starts nothing; --job looks at a job that runs; --tune measures the job's
+ * devices. */
 #include <shmem.h>
 #include <shmemx.h>
 
@@ -32,17 +33,18 @@ static const char help[] =
     "  --variables every variable that users set; --variables all: those for tests of the library, too\n"
     "  --table     the algorithms that the collectives choose, on the host and on streams\n"
     "  --device    as without an option, with the devices started: how memory is shared, and reached by the network\n"
-    "  --doctor    the problems of this machine and their remedies; status 1 if there is a problem; --doctor start: of a job\n"
-    "              of these PEs too, which phase of its start took unusually long and the likely cause\n"
+    "  --doctor    the problems of this machine and their remedies; status 1 if there is a problem; --doctor start: of\n"
+    "              a job of these PEs too, which phase of its start took unusually long and the likely cause\n"
     "  --jobs      the jobs of this user on this host\n"
-    "  --job JOB   which PE of a running job waits for which and why, and which PE is the cause; JOB: its 8 digits, the\n"
-    "              process number of a PE or of its launcher. Other hosts of the job are asked by ssh, or as SHMEM_AGENT\n"
-    "              says. --json: as JSON; --watch: again each second until it ends;\n"
-    "              --flight: the last 256 collectives of each PE as JSON, behind the first call that differs between them\n"
+    "  --job JOB   which PE of a running job waits for which and why, and which PE is the cause; JOB: its 8 digits,\n"
+    "              the process number of a PE or of its launcher. Other hosts of the job are asked by ssh, or as\n"
+    "              SHMEM_AGENT says. --json: as JSON; --watch: again each second until it ends;\n"
+    "              --flight: the last 256 collectives of each PE as JSON, behind the first call that differs\n"
     "              --ras: answers monitors of NCCL's RAS on this port of 127.0.0.1 until the job ends (theirs: 28028)\n"
     "  --flight FOLDER  the same, of the files that SHMEM_FLIGHT=FOLDER has made, of PEs of all hosts\n"
-    "  --trace FOLDER   the files that SHMEM_TRACE=FOLDER has made: as one time line for Perfetto (ui.perfetto.dev), FOLDER/trace.json,\n"
-    "              and as a picture with the bytes between PEs, FOLDER/trace.svg; prints the longest waits, and how long streams were busy\n"
+    "  --trace FOLDER   the files that SHMEM_TRACE=FOLDER has made: as one time line for Perfetto (ui.perfetto.dev),\n"
+    "              FOLDER/trace.json, and as a picture with the bytes between PEs, FOLDER/trace.svg; prints the\n"
+    "              longest waits, and how long streams were busy\n"
     "  --tune      measures the collectives on streams, in a job of one PE for each device, and writes the table by\n"
     "              which later programs choose: to the file that SHMEM_COLL_TABLE names, else in the user's cache\n"
     "  --tune-most BYTES   only calls of up to BYTES bytes, 1k or more; suffixes k, m, g\n"

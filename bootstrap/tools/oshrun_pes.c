@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The processes: starting, signalling, collecting.
- * Each PE leads a process group of its own, dies with its oshrun (PR_SET_PDEATHSIG), and stays a zombie until the job ends:
- * so a signal to its group always reaches its own processes, never another one with a reused id. */
+ * Each PE leads a process group of its own, dies with its oshrun (PR_SET_PDEATHSIG), and stays a zombie until the job
+ * ends: so a signal to its group always reaches its own processes, never another one with a reused id. */
 #define _GNU_SOURCE
 #include "oshrun.h"
 

@@ -90,8 +90,9 @@ static bool float_fits(const struct coll_call *c)
         return true;
     return (c->kind == CALL_REDUCESCATTER_SPLITS && (coll->type == SHMEMX_HALF || coll->type == SHMEMX_BFLOAT16) &&
             (coll->op == SHMEMX_SUM || coll->op == SHMEMX_AVG || coll->op == SHMEMX_SCALED_SUM)) ||
-           iso_check_wrong(c, "to_float is 1; only a reducescatter with splits of half or bfloat16 has it, by sum, avg or "
-                              "scaled sum");
+           iso_check_wrong(c,
+                           "to_float is 1; only a reducescatter with splits of half or bfloat16 has it, by sum, avg or "
+                           "scaled sum");
 }
 
 static bool partners_are_valid(const struct coll_call *c)
@@ -176,10 +177,10 @@ static __attribute__((noinline)) bool norm_is_valid(struct coll_call *c)
         return iso_check_wrong(c, "rms_norm->dest_type is %d; it has to be type, %d (%s), or SHMEMX_FLOAT8_E4M3, %d",
                                norm->dest_type, coll->type, iso_call_types[coll->type].name, SHMEMX_FLOAT8_E4M3);
     if ((norm->scale != NULL) + (norm->scales != NULL) != (short_dest ? 1 : 0))
-        return iso_check_wrong(c, "rms_norm->scale is %p and rms_norm->scales %p; %s", (const void *)norm->scale,
-                               (void *)norm->scales,
-                               short_dest ? "for SHMEMX_FLOAT8_E4M3 one of them is given, and the other is a null pointer"
-                                          : "both are null pointers unless dest_type is SHMEMX_FLOAT8_E4M3");
+        return iso_check_wrong(
+            c, "rms_norm->scale is %p and rms_norm->scales %p; %s", (const void *)norm->scale, (void *)norm->scales,
+            short_dest ? "for SHMEMX_FLOAT8_E4M3 one of them is given, and the other is a null pointer"
+                       : "both are null pointers unless dest_type is SHMEMX_FLOAT8_E4M3");
     return norm->sum != NULL || !short_dest || coll->nelems == 0 ||
            iso_check_wrong(c, "rms_norm->sum is a null pointer; with SHMEMX_FLOAT8_E4M3 it is where the sums go, "
                               "memory of %zu bytes, which may be source", c->dest_bytes);
@@ -261,8 +262,8 @@ static bool ranges_are_apart(const struct coll_call *c, const struct norm_range 
     uintptr_t one = (uintptr_t)a->at, two = (uintptr_t)b->at;
     bool is_one = a->use == NORM_SHARED && b->use == NORM_SHARED && one == two && a->bytes == b->bytes;
     return (a->use == NORM_READ && b->use == NORM_READ) || is_one || one >= two + b->bytes || two >= one + a->bytes ||
-           iso_check_wrong(c, "%s %p (%zu bytes) and %s %p (%zu bytes) overlap", a->name, a->at, a->bytes, b->name, b->at,
-                           b->bytes);
+           iso_check_wrong(c, "%s %p (%zu bytes) and %s %p (%zu bytes) overlap", a->name, a->at, a->bytes, b->name,
+                           b->at, b->bytes);
 }
 static __attribute__((noinline)) bool norm_memory_is_valid(const struct coll_call *c, check_pointer_fn *place)
 {

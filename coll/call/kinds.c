@@ -4,7 +4,8 @@
 
 /* X(kind, the user's kind, name in tables, call in records, what it is) */
 #define CALL_KINDS(X)                                                                                                  \
-    X(SHMEMX_ALLREDUCE, SHMEMX_ALLREDUCE, allreduce, ALLREDUCE, OF_TYPE | REDUCES | HAS_STAGE | PEERS_READ | PEERS_WRITE) \
+    X(SHMEMX_ALLREDUCE, SHMEMX_ALLREDUCE, allreduce, ALLREDUCE,                                                        \
+      OF_TYPE | REDUCES | HAS_STAGE | PEERS_READ | PEERS_WRITE)                                                        \
     X(SHMEMX_REDUCESCATTER, SHMEMX_REDUCESCATTER, reducescatter, REDUCESCATTER,                                        \
       OF_TYPE | REDUCES | OF_BLOCKS | HAS_STAGE | MANY_FROM | PEERS_READ)                                              \
     X(SHMEMX_FCOLLECT, SHMEMX_FCOLLECT, fcollect, FCOLLECT,                                                            \

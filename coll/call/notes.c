@@ -158,7 +158,8 @@ static struct note note_of_call(const struct stream_call *c, uint64_t number)
     if (coll->to_float != 0)
         note.flags |= NOTE_FLOAT;
     if (coll->splits != NULL)
-        note.flags |= (coll->splits->dests != NULL ? NOTE_DESTS : 0) | (coll->splits->sources != NULL ? NOTE_SOURCES : 0);
+        note.flags |=
+            (coll->splits->dests != NULL ? NOTE_DESTS : 0) | (coll->splits->sources != NULL ? NOTE_SOURCES : 0);
     note.merged_nth = c->merged.nth;
     note.merged_of = c->merged.of;
     note.sum = sum_of(&note);

@@ -126,7 +126,8 @@ static bool is_total(const struct select_table *t)
         const struct select_entry *last = t->kind[op + 1] - 1;
         if (last < t->kind[op] || last->row.needs != ISOD_NEEDS_NOTHING || last->row.algorithm->fits != NULL ||
             last->row.max_bytes != SIZE_MAX || last->row.max_pes != INT_MAX) {
-            log_error("coll/select/tables/host.table: the last row of %s cannot do every call", iso_select_host.kinds[op]);
+            log_error("coll/select/tables/host.table: the last row of %s cannot do every call",
+                      iso_select_host.kinds[op]);
             return false;
         }
     }

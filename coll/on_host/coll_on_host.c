@@ -82,8 +82,9 @@ static bool begin_host_call(struct host_call *h)
         return iso_check_wrong(
             h->call, "signals, signal_value or chunk_bytes is given; they are for copy engines, so they are 0 here");
     if (coll->to_float != 0 || (coll->splits != NULL && (coll->splits->dests != NULL || coll->splits->sources != NULL)))
-        return iso_check_wrong(h->call, "to_float, splits->dests or splits->sources is given; they are for copy engines, "
-                                        "so they are 0 and null pointers here");
+        return iso_check_wrong(h->call,
+                               "to_float, splits->dests or splits->sources is given; they are for copy engines, "
+                               "so they are 0 and null pointers here");
     if (!iso_check_numbers(h->call) || !iso_check_memory(h->call, host_pointer_is_valid))
         return false;
     struct team *team = h->call->team;

@@ -19,8 +19,9 @@
 
 /* ---- words and sentences ---- */
 
-static const char *const needs_names[] = {"direct", "dest", "source", "apart",      "nodes", "ll128", "streams",
-                                          "far",    "span", "node_order", "order", "spare", "over", "background", "stage"};
+static const char *const needs_names[] = {"direct", "dest",    "source", "apart",      "nodes",
+                                          "ll128",  "streams", "far",    "span",       "node_order",
+                                          "order",  "spare",   "over",   "background", "stage"};
 enum { NEEDS = sizeof needs_names / sizeof needs_names[0] };
 _Static_assert(ISOD_NEEDS_STAGE == 1 << (NEEDS - 1), "each need has a name");
 
@@ -143,11 +144,13 @@ static const char *find_plane(const char *kind, const struct select_plane **plan
             snprintf(where + used, sizeof where - used, "%s%s.%.16s", used > 0 ? " or " : "", planes[p]->name, kind);
     }
     if (dot != NULL)
-        (void)wrong(sentence, "\"%.*s\" is not a place of collectives; there are host and stream", (int)(dot - kind), kind);
+        (void)wrong(sentence, "\"%.*s\" is not a place of collectives; there are host and stream", (int)(dot - kind),
+                    kind);
     else if (where[0] != '\0')
         (void)wrong(sentence, "\"%.64s\" does not say where; write %s", kind, where);
     else
-        (void)wrong(sentence, "\"%.64s\" is not a collective; write host. or stream. and a kind of \"isomer-info --table\"",
+        (void)wrong(sentence,
+                    "\"%.64s\" is not a collective; write host. or stream. and a kind of \"isomer-info --table\"",
                     kind);
     return NULL;
 }

@@ -51,7 +51,8 @@ static void fill_sizes(struct stream_call *c)
     const shmemx_coll_t *coll = c->call.coll;
     c->facts.kind = coll->rms_norm != NULL ? SHMEMX_ALLREDUCE : c->call.kind;
     c->facts.engines = coll->engines != 0;
-    c->facts.apart = coll->to_float != 0 || (coll->splits != NULL && (coll->splits->dests != NULL || coll->splits->sources != NULL));
+    c->facts.apart =
+        coll->to_float != 0 || (coll->splits != NULL && (coll->splits->dests != NULL || coll->splits->sources != NULL));
     c->args.to_float = (uint32_t)coll->to_float;
     c->facts.bytes = is(c, OF_BLOCKS) ? c->call.all : c->call.block;
     c->facts.block = c->args.bytes = c->call.block;
@@ -361,15 +362,16 @@ static int enqueue_call(const struct stream_call *c, const char **how)
             return 1;
     }
     if (choice.algorithm == NULL && c->facts.apart) {
-        (void)iso_check_wrong(&c->call,
-                              "only copy engines take splits->dests, splits->sources and to_float, and they cannot carry "
-                              "this: %s",
-                              c->device->engines_why[0] != '\0' ? c->device->engines_why
-                              : !c->facts.direct  ? "not all members reach each other's memory by pointers"
-                              : c->facts.stage > 0 ? "they sum half, bfloat16 and types of 4 and 8 bytes alone"
-                              : c->slot->stage.refused
-                                  ? "a member has no room for a stage"
-                                  : "stage_bytes is less than 4096 for each member, or the stream is being captured");
+        (void)iso_check_wrong(
+            &c->call,
+            "only copy engines take splits->dests, splits->sources and to_float, and they cannot carry "
+            "this: %s",
+            c->device->engines_why[0] != '\0' ? c->device->engines_why
+            : !c->facts.direct                ? "not all members reach each other's memory by pointers"
+            : c->facts.stage > 0              ? "they sum half, bfloat16 and types of 4 and 8 bytes alone"
+            : c->slot->stage.refused
+                ? "a member has no room for a stage"
+                : "stage_bytes is less than 4096 for each member, or the stream is being captured");
         return 1;
     }
     if (choice.algorithm == NULL) {

@@ -62,8 +62,8 @@ enum isod_call {
                "itself")                                                                                               \
     X(BLOCKS, "host_blocks->receive_bytes is %llu, but the member sends %llu bytes; no more than the smaller number "  \
               "arrives")                                                                                                \
-    X(NUMBERS, "a member expects %llu bytes of another one that sends %llu (dest_nelems, source_nelems); no more than "  \
-               "the smaller number arrives")                                                                           \
+    X(NUMBERS, "a member expects %llu bytes of another one that sends %llu (dest_nelems, source_nelems); no more "      \
+               "than the smaller number arrives")                                                                      \
     X(NO_RING, "memory of world pe %llu of %llu PEs is reached by the ring only, and this kernel is compiled with "     \
                "SHMEMD_NO_RING; compile it without")                                                                   \
     X(LENGTH, "the receive is of %llu bytes, but its message has %llu; both ends must name the same length")
@@ -75,7 +75,7 @@ enum isod_misuse {
 };
 /* One wait that passed its deadline, or was given up, or is traced. A kernel writes the fields, then `state`; the host
  * reads. */
-enum { ISOD_RECORD_FREE = 0, ISOD_RECORD_LATE = 1, ISOD_RECORD_GAVE_UP = 2, ISOD_RECORD_MISUSE = 3, ISOD_RECORD_TRACE = 4 };
+enum { ISOD_RECORD_FREE, ISOD_RECORD_LATE, ISOD_RECORD_GAVE_UP, ISOD_RECORD_MISUSE, ISOD_RECORD_TRACE };
 struct isod_record {
     uint64_t state; /* ISOD_RECORD_; stored last, system scope; pairs with the acquire load of the progress thread */
     uint32_t call;  /* enum isod_call */

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Variables that have to be set before torch or HIP reads them: the import of the package does it. Those that the user has
-set stay."""
+"""Variables that have to be set before torch or HIP reads them: the import of the package does it. Those that the user
+has set stay."""
 import contextlib
 import os
 import re

@@ -111,9 +111,9 @@ def _below_all():
 
 
 def entry(name, shown, count):
-    """The way through torch's own method of ProcessGroup of a name: entry(group, method, operands, options) has the value
-    of method(group, *operands, **options), which a trace shows as `shown`: a call of one list of tensors or none, or of
-    outputs and inputs and what else `count` counts. None where torch has no such method."""
+    """The way through torch's own method of ProcessGroup of a name: entry(group, method, operands, options) has the
+    value of method(group, *operands, **options), which a trace shows as `shown`: a call of one list of tensors or
+    none, or of outputs and inputs and what else `count` counts. None where torch has no such method."""
     of_torch = getattr(ProcessGroup, name, None)
     if of_torch is None:
         return None

@@ -213,8 +213,8 @@ class Library(ctypes.CDLL):
         try:
             call = super().__getattr__(name)
         except AttributeError:
-            raise IsomerError(f"{self._name} has no {name}, which this package calls: install the package and the library "
-                              "of one version") from None
+            raise IsomerError(f"{self._name} has no {name}, which this package calls: install the package and the "
+                              "library of one version") from None
         call.restype, call.argtypes = CALLS[name]
         return call
 

@@ -120,8 +120,8 @@ class StreamCore(Core):
             (args.background, args.stage_bytes), args.splits, args.to_float = before, None, 0
 
     def begin_parts(self, kind):
-        """Whether calls of parts can be made, alike on all members: by a first one, which makes the slot and its stage. A
-        stage that is there may fail to grow, and then serves as it is. Collective."""
+        """Whether calls of parts can be made, alike on all members: by a first one, which makes the slot and its
+        stage. A stage that is there may fail to grow, and then serves as it is. Collective."""
         if not self.has_engines():
             return False
         values, parts = torch.zeros(2, 4 * self.n, device=self.streams.device), Parts([4], _lib.FLOAT)
@@ -153,8 +153,8 @@ class StreamCore(Core):
         at_one_place = dest in self._pairs.at_one_place
         key = kind, nelems, type, op, at_one_place, self._args.background
         if key not in self._said:
-            asked = Coll(kind=kind, team=self._team, dest=dest, source=source, nelems=nelems, type=type, op=op, scale=1.0,
-                         slot=self.slots.get(kind, self.rest), same_place=at_one_place,
+            asked = Coll(kind=kind, team=self._team, dest=dest, source=source, nelems=nelems, type=type, op=op,
+                         scale=1.0, slot=self.slots.get(kind, self.rest), same_place=at_one_place,
                          background=self._args.background, stage_bytes=self._args.stage_bytes)
             said = _lib.text_of(lambda text, room: self.world.lib.shmemx_coll_explain(byref(asked), text, room))
             if "made no call yet" in said:

@@ -108,13 +108,15 @@ class World:
 
     def start_device(self):
         """Starts the device, if it has not started. Collective over the job. A GPU starts with the job, and so
-        does the CPU as a device on several nodes. On one node it starts when kernels need it: most programs have none."""
+        does the CPU as a device on several nodes. On one node it starts when kernels need it: most programs have
+        none."""
         if not self._has_device:
             _lib.check(self.lib.shmemx_device_init(), "shmemx_device_init")
             self._has_device = True
 
     def check_time(self):
-        """By the watch: a PE that has died or left is noticed while this one is in no call, as a device's thread does."""
+        """By the watch: a PE that has died or left is noticed while this one is in no call, as a device's thread
+        does."""
         with self._looks:
             if self.broken is None and not self._has_device:
                 self.lib.shmemx_status(TEAM_WORLD, 0, None)
@@ -122,8 +124,8 @@ class World:
     def need_device(self, name, pes):
         """The device for a call `name` of a group of `pes`; without one, only a group of the whole job can start it."""
         if not self._has_device and len(pes) != self.size:
-            raise IsomerError(f"{name}: the CPU has not started as a device for kernels; call isomer_shmem.prepare() on all "
-                              "ranks first")
+            raise IsomerError(f"{name}: the CPU has not started as a device for kernels; call isomer_shmem.prepare() on "
+                              "all ranks first")
         self.start_device()
 
     def check_usable(self):
@@ -429,9 +431,9 @@ def decide(records):
         if record["error"]:
             return "fail", f"{record['error']} (rank {rank})"
         if record["members"] != records[0]["members"]:
-            return "fail", (f"the ranks make different groups under one name: its members are {records[0]['members']} by "
-                            f"rank {records[0]['rank']}, and {record['members']} by rank {record['rank']}; call new_group "
-                            "in the same order on all ranks")
+            return "fail", (f"the ranks make different groups under one name: its members are {records[0]['members']} "
+                            f"by rank {records[0]['rank']}, and {record['members']} by rank {record['rank']}; call "
+                            "new_group in the same order on all ranks")
     worlds = {record["world"] for record in records}
     if worlds == {None}:
         return "start", None
@@ -445,8 +447,8 @@ def decide(records):
 
 
 def _describe(rank, ranks):
-    """This process as the other members must know it. Teams of exactly the members' PEs can be used again: this one tells
-    which PEs it takes them for."""
+    """This process as the other members must know it. Teams of exactly the members' PEs can be used again: this one
+    tells which PEs it takes them for."""
     record = {"error": None, "world": None, "pe": rank, "pes": [], "free": [], "tag": uuid.uuid4().int >> 65,
               "rank": ranks[rank], "members": ranks, "node": [os.uname().nodename, os.environ.get("SHMEM_NODE", "")],
               "one_slot": _has_few_queues()}

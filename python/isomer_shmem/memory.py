@@ -202,8 +202,8 @@ def place(tensor):
 
 
 def peer(tensor, rank=None, group=None):
-    """A view of rank's object of a symmetric tensor, `rank` in the tensor's group, or of what a Place names in the job of
-    `group`. None: the rank is on another node, so that only put and get reach it."""
+    """A view of rank's object of a symmetric tensor, `rank` in the tensor's group, or of what a Place names in the job
+    of `group`. None: the rank is on another node, so that only put and get reach it."""
     if isinstance(tensor, Place):
         world = group_of(group).lease.world
         world.check_usable()
@@ -423,8 +423,8 @@ def suspend(keep=True):
 
 
 def resume():
-    """Takes the memory again that suspend() gave back. All ranks of the job call it. Raises where the device has not that
-    much memory left: all ranks may call it again then."""
+    """Takes the memory again that suspend() gave back. All ranks of the job call it. Raises where the device has not
+    that much memory left: all ranks may call it again then."""
     world = group_of(None).lease.world
     world.check_usable()
     world.check(world.lib.shmemx_resume())

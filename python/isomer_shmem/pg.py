@@ -484,8 +484,8 @@ class IsomerGroup(ProcessGroup):
             raise NotImplementedError("isomer: recv from any source takes cpu tensors; name the source")
         if self._gloo_takes(tag):
             if self._core is not None and self._core.lease.pairs.is_near:
-                raise NotImplementedError(f"isomer: recv from any source: the tag is {tag}; it must be in 0..{TAGS - 1}, or "
-                                          "name the source")
+                raise NotImplementedError(f"isomer: recv from any source: the tag is {tag}; it must be in "
+                                          f"0..{TAGS - 1}, or name the source")
             return self._note(self._gloo().recv_anysource(tensors, tag))
         return self._note(self._pairs.receive_from_any(tensors[0], tag))
 

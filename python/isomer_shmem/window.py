@@ -59,8 +59,8 @@ class Window:
                 raise ValueError(f"isomer: tensor_register: the tensor of rank {rank} is not contiguous memory of the "
                                  "library: isomer_shmem.empty makes such a tensor")
             if element_size != told[0][3]:
-                raise ValueError(f"isomer: tensor_register: elements have {told[0][3]} bytes on rank 0 and {element_size} "
-                                 f"on rank {rank}; they must be equal")
+                raise ValueError(f"isomer: tensor_register: elements have {told[0][3]} bytes on rank 0 and "
+                                 f"{element_size} on rank {rank}; they must be equal")
         self._places = [memory.Place(pe, place, (nelems,), tensor.dtype) for pe, place, nelems, _ in told]
         self._words = memory.zeros(size, dtype=torch.int64, device=tensor.device, group=self._group)
         self._seen, self._tensor = [0] * size, tensor

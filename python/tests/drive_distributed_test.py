@@ -3,8 +3,9 @@
 
 usage: BACKEND=isomer WORLD_SIZE=3 ISOMER_LIB=.../libisomer.so python -m pytest tests/drive_distributed_test.py
 BACKEND=gloo gives the results to compare with. BACKEND=isomer-as-gloo runs the tests that the suite allows to gloo only,
-on groups of isomer; isomer-as-nccl those that it allows to NCCL only, on a GPU for each rank (-k _cuda: its collectives).
-The suite needs the package expecttest. Ranks are forked, so that torch is imported once, but not with GPUs.
+on groups of isomer; isomer-as-nccl those that it allows to NCCL only, on a GPU for each rank (-k _cuda: its
+collectives). The suite needs the package expecttest. Ranks are forked, so that torch is imported once, but not with
+GPUs.
 """
 import os
 import tempfile

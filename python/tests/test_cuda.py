@@ -681,8 +681,8 @@ def fsdp_installed():
 
 
 def fsdp_parts():
-    """Parameters and gradients without FSDP2's copies: the bits of the same steps with them, and of torch's own. The host
-    waits for no step, so memory is used again while the GPU is behind."""
+    """Parameters and gradients without FSDP2's copies: the bits of the same steps with them, and of torch's own. The
+    host waits for no step, so memory is used again while the GPU is behind."""
     import torch
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard

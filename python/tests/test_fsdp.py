@@ -216,8 +216,9 @@ def odd(shape, changes, **options):
 
 
 BF16, FLOAT = (torch.bfloat16, torch.float32), (None, None)
-ODD = [(BF16, "", True), (FLOAT, "accumulates", True), (BF16, "accumulates", False), ((torch.bfloat16, None), "frozen", 2),
-       ((None, torch.bfloat16), "groups", True), ((torch.float16, torch.float32), "dim1", True), (BF16, "ahead", True),
+ODD = [(BF16, "", True), (FLOAT, "accumulates", True), (BF16, "accumulates", False),
+       ((torch.bfloat16, None), "frozen", 2), ((None, torch.bfloat16), "groups", True),
+       ((torch.float16, torch.float32), "dim1", True), (BF16, "ahead", True),
        (BF16, "async", False), (FLOAT, "unshards", True)]
 ODD_OF = {(2,): [case for case in ODD if case[2] in (True, False)], (3,): ODD[:3], (4,): ODD[3:4], (2, 2): ODD[:3]}
 
@@ -234,7 +235,8 @@ def train_odd(shape, precision, changes, reshards, by_parts):
             model[2].unshard()
         for part in range(2 if changes == "accumulates" else 1):
             model.set_requires_gradient_sync(part == 1 or changes != "accumulates")
-            values = torch.randn(8, 33, generator=torch.Generator().manual_seed(10 * step + dist.get_rank() + 100 * part))
+            seed = 10 * step + dist.get_rank() + 100 * part
+            values = torch.randn(8, 33, generator=torch.Generator().manual_seed(seed))
             loss = (model(values).float() - values).square().mean()
             loss.backward()
             losses.append(loss.item())

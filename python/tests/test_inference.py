@@ -91,7 +91,8 @@ def said_by(example):
 
 
 @pytest.mark.parametrize("name, line", (
-    ("fsdp_transformer.py", "loss"), ("tensor_parallel.py", "the same logits"), ("zero_optimizer.py", "the same parameters")))
+    ("fsdp_transformer.py", "loss"), ("tensor_parallel.py", "the same logits"),
+    ("zero_optimizer.py", "the same parameters")))
 def test_example(ranks, name, line):
     assert any(line in said for said in ranks(2, said_by, name, backend=None))
 

@@ -99,7 +99,7 @@ def test_hip_finds_its_variables_before_it_starts(monkeypatch):
                 patch.setattr(torch.cuda, name, lambda: True)
             else:
                 patch.setattr(os, "readlink", lambda path: "/dev/kfd")
-            with pytest.warns(UserWarning, match="started before isomer_shmem was imported, without GPU_MAX_HW_QUEUES=8:"):
+            with pytest.warns(UserWarning, match="before isomer_shmem was imported, without GPU_MAX_HW_QUEUES=8:"):
                 _environment.prepare_hip()
 
 
@@ -110,11 +110,13 @@ def test_launchers_name_the_ranks(monkeypatch):
     made = _environment.ranks_of(ompi)
     port = made.pop("MASTER_PORT")
     assert made == {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "127.0.0.1"}
-    assert 10000 <= int(port) < 30000 and _environment.ranks_of({**ompi, "OMPI_COMM_WORLD_RANK": "0"})["MASTER_PORT"] == port
+    assert 10000 <= int(port) < 30000
+    assert _environment.ranks_of({**ompi, "OMPI_COMM_WORLD_RANK": "0"})["MASTER_PORT"] == port
     assert _environment.ranks_of({**ompi, "PMIX_NAMESPACE": "229113858"})["MASTER_PORT"] != port
     assert "MASTER_ADDR" not in _environment.ranks_of({**ompi, "OMPI_COMM_WORLD_LOCAL_SIZE": "2"})  # two hosts
-    slurm = {"SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "8", "SLURM_LOCALID": "1", "SLURM_STEP_TASKS_PER_NODE": "4(x2)",
-             "SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "gpu[007-008,012]"}
+    slurm = {"SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "8", "SLURM_LOCALID": "1",
+             "SLURM_STEP_TASKS_PER_NODE": "4(x2)", "SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0",
+             "SLURM_STEP_NODELIST": "gpu[007-008,012]"}
     for nodes, first in (("gpu[007-008,012]", "gpu007"), ("a1,b2", "a1"), ("n12", "n12"), ("x[1,3],y4", "x1")):
         made = _environment.ranks_of({**slurm, "SLURM_STEP_NODELIST": nodes})
         assert (made["RANK"], made["WORLD_SIZE"], made["LOCAL_RANK"], made["MASTER_ADDR"]) == ("5", "8", "1", first)

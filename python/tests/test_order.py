@@ -97,8 +97,8 @@ class Streams(host_streams.HostStreams):
 
 
 class Uses:
-    """Of parameters' memory, in the order of the host; what is found wrong; for each gather the layers that were enqueued
-    behind what it waits for."""
+    """Of parameters' memory, in the order of the host; what is found wrong; for each gather the layers that were
+    enqueued behind what it waits for."""
 
     def __init__(self):
         self.all, self.wrong, self.lags, self.ends = [], [], [], []

@@ -441,7 +441,8 @@ def norms():
         for dtype, hidden, tokens in ((torch.float32, 1000, 5), (torch.bfloat16, 8192, 3), (torch.float16, 4104, 17),
                                       (torch.bfloat16, 1024, 0)):
             parts = [torch.randn(tokens, hidden, generator=generator).to(dtype) for _ in range(size)]
-            before, weight = (torch.randn(*shape, generator=generator).to(dtype) for shape in ((tokens, hidden), (hidden,)))
+            before, weight = (torch.randn(*shape, generator=generator).to(dtype)
+                              for shape in ((tokens, hidden), (hidden,)))
             total = parts[0].float()
             for part in parts[1:]:
                 total = total + part.float()

@@ -116,7 +116,8 @@ def ddp(group, static, unused, hook):
 
 def ddp_beside_gloo():
     gloo = dist.new_group(backend="gloo")
-    for static, unused, hook in ((False, False, False), (True, False, False), (False, True, False), (False, False, True)):
+    for static, unused, hook in ((False, False, False), (True, False, False), (False, True, False),
+                                 (False, False, True)):
         for mine, theirs in zip(ddp(dist.group.WORLD, static, unused, hook), ddp(gloo, static, unused, hook)):
             assert torch.equal(mine, theirs), (static, unused, hook)
 

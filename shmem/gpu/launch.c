@@ -114,7 +114,8 @@ static int launch_kernel(const char *call, struct device *d, const struct gpu_la
 {
     uint64_t blocks = iso_gpu_count(l->grid);
     if (blocks == 0 || blocks > INT32_MAX) {
-        log_error("%s: blocks is %llu; allowed: at least 1, at most %d", iso_call_name(call), (unsigned long long)blocks, INT32_MAX);
+        log_error("%s: blocks is %llu; allowed: at least 1, at most %d", iso_call_name(call),
+                  (unsigned long long)blocks, INT32_MAX);
         return 1;
     }
     if (!block_is_possible(call, d, (int64_t)iso_gpu_count(l->block), l->shared_bytes))

@@ -353,7 +353,8 @@ static int examine(const char *addr, size_t len, char *sentence, size_t bytes)
                  "old pages; give memory that is not pinned",
                  (const void *)addr, len);
     else if (iso_device_pointer_kind(addr) == GPU_POINTER_HOST && iso_mapping_examine(addr, len, why, sizeof why) != 0)
-        snprintf(sentence, bytes, "has addr %p with %zu bytes, which cannot be registered: %s", (const void *)addr, len, why);
+        snprintf(sentence, bytes, "has addr %p with %zu bytes, which cannot be registered: %s", (const void *)addr, len,
+                 why);
     else
         return 0;
     return -EINVAL;

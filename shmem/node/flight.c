@@ -98,7 +98,8 @@ static uint64_t now_of(clockid_t clock)
 static void clean_name(char *name)
 {
     for (char *c = name; *c != '\0'; c++)
-        if (!((*c >= 'a' && *c <= 'z') || (*c >= '0' && *c <= '9') || (*c >= 'A' && *c <= 'Z') || *c == '_' || *c == ' '))
+        if (!((*c >= 'a' && *c <= 'z') || (*c >= '0' && *c <= '9') || (*c >= 'A' && *c <= 'Z') || *c == '_' ||
+              *c == ' '))
             *c = '?';
     if (name[0] == '\0')
         memcpy(name, "a call", sizeof "a call");
@@ -212,8 +213,9 @@ static void tell_two(const struct telling *t, const struct flown *one, const str
     const struct flown *most = n >= n_other ? one : other, *least = n >= n_other ? other : one;
     if (ISO_MAX(n, n_other) > 1)
         snprintf(more, sizeof more, " and %d more", ISO_MAX(n, n_other) - 1);
-    say(t, "the first call that differs is call %llu of %s: pe %d is in %s, pe %d%s in %s", (unsigned long long)one->number,
-        team_name(one, team), least->pe, text_of(least, most, few), most->pe, more, text_of(most, least, many));
+    say(t, "the first call that differs is call %llu of %s: pe %d is in %s, pe %d%s in %s",
+        (unsigned long long)one->number, team_name(one, team), least->pe, text_of(least, most, few), most->pe, more,
+        text_of(most, least, many));
 }
 
 /* The first call that is not the same on all PEs that have it, from `from` on; false: there is none. */
@@ -244,8 +246,8 @@ static void tell_missing(const struct telling *t, const struct flown *const *las
         if (f->waited)
             snprintf(when, sizeof when, ", which ended %.1f s ago", (double)(now - f->end_ns) / 1e9);
         say(t, "pe %d has not come to call %llu of %s, %s: its last one was call %llu, %s%s", pe,
-            (unsigned long long)last->number, team_name(last, team), text_of(last, last, theirs), (unsigned long long)f->number,
-            text_of(f, f, own), f->end_ns == 0 ? ", in which it is still" : when);
+            (unsigned long long)last->number, team_name(last, team), text_of(last, last, theirs),
+            (unsigned long long)f->number, text_of(f, f, own), f->end_ns == 0 ? ", in which it is still" : when);
     }
     if (n > MOST_MISSING)
         say(t, "nor have %d more PEs", n - MOST_MISSING);
@@ -275,7 +277,8 @@ void iso_flights_compare(struct flights *flights, flights_line *line, void *out)
     qsort(flights->of, flights->n, sizeof *flights->of, order_by_team);
     for (size_t i = 0; i < flights->n; i++)
         t.n_pes = ISO_MAX(t.n_pes, flights->of[i].pe + 1);
-    const struct flown **last_of = (const struct flown **)calloc((size_t)t.n_pes, sizeof *last_of), *end = flights->of + flights->n;
+    const struct flown **last_of = (const struct flown **)calloc((size_t)t.n_pes, sizeof *last_of),
+                       *end = flights->of + flights->n;
     for (t.begin = flights->of; last_of != NULL && t.begin < end; t.begin = t.end) {
         for (t.end = t.begin + 1; t.end < end && t.end->team == t.begin->team;)
             t.end++;
@@ -286,20 +289,22 @@ void iso_flights_compare(struct flights *flights, flights_line *line, void *out)
 
 /* ---- files: a line of JSON a call ---- */
 
-#define CALL_FORMAT                                                                                                     \
-    "{\"pe\": %d, \"team_slot\": %u, \"team_first\": %u, \"number\": %" PRIu64 ", \"call\": \"%s\", \"bytes\": %" PRIu64 \
-    ", \"root\": %d, \"begin_ns\": %" PRIu64 ", \"end_ns\": %" PRIu64 ", \"waited\": %d}\n"
-#define CALL_SCAN                                                                                                             \
-    "{\"pe\": %d, \"team_slot\": %u, \"team_first\": %u, \"number\": %" SCNu64 ", \"call\": \"%39[^\"]\", \"bytes\": %" SCNu64 \
-    ", \"root\": %d, \"begin_ns\": %" SCNu64 ", \"end_ns\": %" SCNu64 ", \"waited\": %d}"
+#define CALL_FORMAT                                                                                             \
+    "{\"pe\": %d, \"team_slot\": %u, \"team_first\": %u, \"number\": %" PRIu64                                  \
+    ", \"call\": \"%s\", \"bytes\": %" PRIu64 ", \"root\": %d, \"begin_ns\": %" PRIu64 ", \"end_ns\": %" PRIu64 \
+    ", \"waited\": %d}\n"
+#define CALL_SCAN                                                                                                     \
+    "{\"pe\": %d, \"team_slot\": %u, \"team_first\": %u, \"number\": %" SCNu64                                        \
+    ", \"call\": \"%39[^\"]\", \"bytes\": %" SCNu64 ", \"root\": %d, \"begin_ns\": %" SCNu64 ", \"end_ns\": %" SCNu64 \
+    ", \"waited\": %d}"
 #define HEAD_SCAN "{\"job\": \"%8x\", \"unix_s\": %" SCNu64
 
 void iso_flights_write(const struct flights *flights, FILE *out)
 {
     for (size_t i = 0; flights != NULL && i < flights->n; i++) {
         const struct flown *f = &flights->of[i];
-        fprintf(out, CALL_FORMAT, f->pe, (unsigned)(f->team >> 32), (unsigned)f->team, f->number, f->name, f->bytes, f->root,
-                f->begin_ns, f->end_ns, f->waited);
+        fprintf(out, CALL_FORMAT, f->pe, (unsigned)(f->team >> 32), (unsigned)f->team, f->number, f->name, f->bytes,
+                f->root, f->begin_ns, f->end_ns, f->waited);
     }
 }
 
@@ -315,8 +320,8 @@ static void write_flight_file(int pe, const struct control *control, const char 
     bool good = out != NULL;
     if (good) {
         iso_flights_take(flights, pe, control);
-        fprintf(out, "{\"job\": \"%08" PRIx32 "\", \"unix_s\": %" PRIu64 ", \"pe\": %d, \"host\": \"%s\", \"why\": \"", job_of_this(),
-                (uint64_t)time(NULL), pe, ISO->peers[pe].host);
+        fprintf(out, "{\"job\": \"%08" PRIx32 "\", \"unix_s\": %" PRIu64 ", \"pe\": %d, \"host\": \"%s\", \"why\": \"",
+                job_of_this(), (uint64_t)time(NULL), pe, ISO->peers[pe].host);
         for (; *why != '\0'; why++)
             fputc(*why == '"' || *why == '\\' || (unsigned char)*why < ' ' ? '?' : *why, out);
         fputs("\"}\n", out);
@@ -351,7 +356,8 @@ static void take_line(struct flights *flights, const char *line)
 {
     struct flown f = {.pe = -1};
     unsigned slot, first;
-    int waited, n = sscanf(line, CALL_SCAN, &f.pe, &slot, &first, &f.number, f.name, &f.bytes, &f.root, &f.begin_ns, &f.end_ns, &waited);
+    int waited, n = sscanf(line, CALL_SCAN, &f.pe, &slot, &first, &f.number, f.name, &f.bytes, &f.root, &f.begin_ns,
+                           &f.end_ns, &waited);
     if (n != 10 || f.pe < 0 || f.pe >= PES_MOST)
         return;
     f.team = (uint64_t)slot << 32 | first;

@@ -458,7 +458,8 @@ static void write_text(FILE *out, const char *text)
 {
     fputc('"', out);
     for (; *text != '\0'; text++)
-        fputc(*text == '"' || *text == '\\' || (unsigned char)*text < ' ' || (unsigned char)*text > '~' ? '?' : *text, out);
+        fputc(*text == '"' || *text == '\\' || (unsigned char)*text < ' ' || (unsigned char)*text > '~' ? '?' : *text,
+              out);
     fputc('"', out);
 }
 
@@ -586,9 +587,10 @@ void iso_graph_write_ras(struct graph *g, uint32_t job, FILE *out)
     if (!g->is_judged)
         judge(g);
     strftime(when, sizeof when, "%F %T", localtime_r(&now, &local));
-    fprintf(out, "{\"nccl_version\": \"isomer " ISO_VERSION "\", \"cuda_runtime_version\": 0, \"cuda_driver_version\": 0, "
-                 "\"timestamp\": \"%s\", \"communicators_count\": 1,\n \"communicators\": [{\"hash\": \"0x%" PRIx32
-                 "\", \"secondary_hash\": \"0x0:0x0\", \"size\": %d, \"ranks_count\": %d, \"missing_ranks_count\": %d,\n  ",
+    fprintf(out,
+            "{\"nccl_version\": \"isomer " ISO_VERSION "\", \"cuda_runtime_version\": 0, \"cuda_driver_version\": 0, "
+            "\"timestamp\": \"%s\", \"communicators_count\": 1,\n \"communicators\": [{\"hash\": \"0x%" PRIx32
+            "\", \"secondary_hash\": \"0x0:0x0\", \"size\": %d, \"ranks_count\": %d, \"missing_ranks_count\": %d,\n  ",
             when, job, g->n_pes, write_ras_ranks(g, "ranks", NULL), write_ras_ranks(g, "missing_ranks", NULL));
     (void)write_ras_ranks(g, "ranks", out);
     fputs(",\n  ", out);

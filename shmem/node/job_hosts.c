@@ -45,10 +45,11 @@ void iso_job_hosts_tell(const struct graph *g, uint32_t job, FILE *out)
                 p->host[0] != '\0' ? p->host : "?", p->node);
         for (int i = 0; i < p->n_waits; i++) {
             const struct wait_record *r = &g->waits[p->first + i].record;
-            fprintf(out, "wait %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRId64 " %" PRIu64
-                         " %" PRIu64 " %" PRIu64 " %" PRIu64 " %s\n",
-                    g->now > r->since_ns ? g->now - r->since_ns : 0, r->addr, r->expected, r->seen, r->cmp, r->is_signed,
-                    r->peer, r->kind, r->first, r->stride, r->size, (const char *)r->call);
+            fprintf(out,
+                    "wait %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRId64 " %" PRIu64
+                    " %" PRIu64 " %" PRIu64 " %" PRIu64 " %s\n",
+                    g->now > r->since_ns ? g->now - r->since_ns : 0, r->addr, r->expected, r->seen, r->cmp,
+                    r->is_signed, r->peer, r->kind, r->first, r->stride, r->size, (const char *)r->call);
         }
     }
     fputs("end\n", out);
@@ -59,8 +60,8 @@ static bool take_pe(struct graph *g, const char *line, int *pe)
 {
     struct graph_pe p = {.first = g->n_waits};
     int state = -1;
-    if (sscanf(line, "pe %d %d %d %c %lf %" SCNu64 " %" SCNu64 " %" SCNu64 " %63s %63[^\n]", pe, &state, &p.pid, &p.process,
-               &p.cpu_s, &p.resident_bytes, &p.heap_bytes, &p.steps, p.host, p.node) != 10 ||
+    if (sscanf(line, "pe %d %d %d %c %lf %" SCNu64 " %" SCNu64 " %" SCNu64 " %63s %63[^\n]", pe, &state, &p.pid,
+               &p.process, &p.cpu_s, &p.resident_bytes, &p.heap_bytes, &p.steps, p.host, p.node) != 10 ||
         *pe < 0 || *pe >= g->n_pes || state <= GRAPH_ELSEWHERE || state > GRAPH_DIED ||
         g->pes[*pe].state != GRAPH_ELSEWHERE)
         return false;
@@ -78,9 +79,11 @@ static void take_wait(struct graph *g, const char *line, int pe)
     char call[sizeof r.call] = "";
     uint64_t age = 0;
     if (p->n_waits >= WAITS_OF_PE ||
-        sscanf(line, "wait %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNd64 " %" SCNu64 " %" SCNu64
-                     " %" SCNu64 " %" SCNu64 " %39s", &age, &r.addr, &r.expected, &r.seen, &r.cmp, &r.is_signed, &r.peer,
-               &r.kind, &r.first, &r.stride, &r.size, call) != 12 ||
+        sscanf(line,
+               "wait %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNd64 " %" SCNu64
+               " %" SCNu64 " %" SCNu64 " %" SCNu64 " %39s",
+               &age, &r.addr, &r.expected, &r.seen, &r.cmp, &r.is_signed, &r.peer, &r.kind, &r.first, &r.stride,
+               &r.size, call) != 12 ||
         r.kind > WAIT_KERNEL || r.peer < -1 || r.peer >= g->n_pes)
         return;
     r.since_ns = g->now - ISO_MIN(age, g->now - 1);
@@ -218,9 +221,11 @@ int iso_job_hosts_ask(const struct job_question *q, FILE *notes)
         bool late = asked[i].fd >= 0;
         int status = end_agent(&asked[i]), seen = -1;
         if (asked[i].text != NULL)
-            seen = q->flights != NULL ? iso_flights_take_text(q->flights, asked[i].text) : take_answer(q->graph, q->job, asked[i].text);
+            seen = q->flights != NULL ? iso_flights_take_text(q->flights, asked[i].text)
+                                      : take_answer(q->graph, q->job, asked[i].text);
         if (seen < 0)
-            fprintf(notes, "host %s has not answered: \"%s\" %s (status %d); set SHMEM_AGENT to a command that reaches it\n",
+            fprintf(notes,
+                    "host %s has not answered: \"%s\" %s (status %d); set SHMEM_AGENT to a command that reaches it\n",
                     q->hosts[i], q->agent, late ? "took longer than 15 s" : "ended without an answer", status);
         n_seen += ISO_MAX(seen, 0);
         free(asked[i].text);

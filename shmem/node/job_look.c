@@ -179,16 +179,18 @@ static const struct node_file *find_job(const struct look *look, const char *job
                              : number > INT32_MAX || !has_process(look, file, (int)number))
             continue;
         if (found != NULL && found->head.job != file->head.job) {
-            log_error("process %s has started several jobs, %08" PRIx32 " and %08" PRIx32 " among them; name one of them", job,
-                      found->head.job, file->head.job);
+            log_error("process %s has started several jobs, %08" PRIx32 " and %08" PRIx32
+                      " among them; name one of them",
+                      job, found->head.job, file->head.job);
             return NULL;
         }
         found = file;
     }
     if (found == NULL)
-        log_error("no job of this user on this host is \"%.32s\"; allowed: the 8 digits of a job that isomer-info --jobs "
-                  "lists, the process number of a PE or of its launcher",
-                  job);
+        log_error(
+            "no job of this user on this host is \"%.32s\"; allowed: the 8 digits of a job that isomer-info --jobs "
+            "lists, the process number of a PE or of its launcher",
+            job);
     return found;
 }
 
@@ -199,7 +201,8 @@ static const struct control *job_control(const struct node_file *file, int local
     const struct node_head *head = &file->head;
     if (!__atomic_load_n(&file->members[local].joined, __ATOMIC_ACQUIRE) || head->control_stride == 0)
         return NULL;
-    return (const struct control *)(const void *)((const char *)file + head->control_at + (size_t)local * head->control_stride);
+    return (const struct control *)(const void *)((const char *)file + head->control_at +
+                                                  (size_t)local * head->control_stride);
 }
 
 static void take_member(struct graph *graph, const struct look *look, const struct node_file *file, int local)
@@ -232,8 +235,9 @@ static void write_job_table(const struct graph *graph, FILE *out)
         const struct graph_pe *p = &graph->pes[pe];
         if (p->state == GRAPH_ELSEWHERE)
             continue;
-        fprintf(out, "  %d: %d %c, %s, %.1f, %.1f, %.1f, %" PRIu64 "\n", pe, p->pid, p->process != '\0' ? p->process : '?',
-                p->host, p->cpu_s, (double)p->resident_bytes / 1048576, (double)p->heap_bytes / 1048576, p->steps);
+        fprintf(out, "  %d: %d %c, %s, %.1f, %.1f, %.1f, %" PRIu64 "\n", pe, p->pid,
+                p->process != '\0' ? p->process : '?', p->host, p->cpu_s, (double)p->resident_bytes / 1048576,
+                (double)p->heap_bytes / 1048576, p->steps);
     }
 }
 
@@ -265,7 +269,8 @@ static int ask_others(const struct look *look, const struct node_file *file, str
         while (k < question.n_hosts && strcmp(hosts[k], name) != 0)
             k++;
         /* A name that begins so would be an option of the agent's. */
-        if (k == question.n_hosts && pe >= 0 && pe < head->n_pes && !is_seen(look, head->job, pe) && name[0] != '\0' && name[0] != '-' && strcmp(name, head->host) != 0)
+        if (k == question.n_hosts && pe >= 0 && pe < head->n_pes && !is_seen(look, head->job, pe) && name[0] != '\0' &&
+            name[0] != '-' && strcmp(name, head->host) != 0)
             question.n_hosts++;
     }
     int n_seen = question.n_hosts > 0 ? iso_job_hosts_ask(&question, notes) : 0;
@@ -311,8 +316,10 @@ static int write_job(FILE *out, const struct look *look, const struct node_file 
     if (form == SHMEMX_PART) {
         iso_job_hosts_tell(graph, head->job, out);
     } else if (form == SHMEMX_JSON) {
-        fprintf(out, "{\"job\": \"%08" PRIx32 "\", \"n_pes\": %d, \"n_seen\": %d, \"begun\": %" PRIu64 ", \"now\": %" PRIu64
-                     ",\n ", head->job, head->n_pes, n_seen + n_far, head->begun_s, now);
+        fprintf(out,
+                "{\"job\": \"%08" PRIx32 "\", \"n_pes\": %d, \"n_seen\": %d, \"begun\": %" PRIu64 ", \"now\": %" PRIu64
+                ",\n ",
+                head->job, head->n_pes, n_seen + n_far, head->begun_s, now);
         iso_graph_write_json(graph, out);
         fputs("}\n", out);
     } else if (form == SHMEMX_RAS) {
@@ -328,11 +335,14 @@ static int write_job(FILE *out, const struct look *look, const struct node_file 
         if (graph->n_waits == 0)
             print_line(out, "no PE waits in the library for longer than 10 ms");
         if (n_seen + n_far < head->n_pes)
-            fprintf(out, "  not seen: %d of the PEs, on hosts that were not asked or have not answered; isomer-info --job %08" PRIx32
-                         " describes them there\n", head->n_pes - n_seen - n_far, head->job);
+            fprintf(out,
+                    "  not seen: %d of the PEs, on hosts that were not asked or have not answered; isomer-info --job "
+                    "%08" PRIx32 " describes them there\n",
+                    head->n_pes - n_seen - n_far, head->job);
         write_job_table(graph, out);
     }
-    for (char *line = notes, *end; form != SHMEMX_PART && line != NULL && (end = strchr(line, '\n')) != NULL; line = end + 1)
+    for (char *line = notes, *end; form != SHMEMX_PART && line != NULL && (end = strchr(line, '\n')) != NULL;
+         line = end + 1)
         log_error("%.*s", (int)(end - line), line);
     free(notes);
     iso_graph_destroy(graph);
@@ -386,7 +396,9 @@ static int read_flights(FILE *out, const char *folder)
     struct flights *flights = iso_flights_create();
     int n = iso_flights_read(flights, folder, 0);
     if (n == 0)
-        log_error("there is no file of SHMEM_FLIGHT in %s, which jobs write at an error and at a report of SHMEM_TIMEOUT", folder);
+        log_error(
+            "there is no file of SHMEM_FLIGHT in %s, which jobs write at an error and at a report of SHMEM_TIMEOUT",
+            folder);
     write_flights(out, flights);
     return n > 0 ? 0 : -ESRCH;
 }

@@ -66,8 +66,8 @@ static size_t hand_out(FILE *out, struct composed *whole, char *text, size_t byt
 }
 
 /*
- * Runs `write` and gives its output to the caller as snprintf would; 0 without memory. One PE of a process at a time: the
- * doctor loads libraries, which may add to the environment, and both texts read it.
+ * Runs `write` and gives its output to the caller as snprintf would; 0 without memory. One PE of a process at a time:
+ * the doctor loads libraries, which may add to the environment, and both texts read it.
  */
 static size_t compose(void (*write)(FILE *out), char *text, size_t bytes)
 {
@@ -416,7 +416,8 @@ static void check_listening(struct doctor *d)
     if (*wish != '\0')
         find(d, FINE, "for other nodes a PE listens at %s alone (SHMEM_NETWORK)", all);
     else
-        find(d, FINE, "for other nodes a PE listens on all interfaces, and is called at %s; SHMEM_NETWORK names one", all);
+        find(d, FINE, "for other nodes a PE listens on all interfaces, and is called at %s; SHMEM_NETWORK names one",
+             all);
 }
 
 /* The steps of every PE's start: a memfd, sealed, mapped shared, of which pages can be given back. */
@@ -427,11 +428,13 @@ static void check_memfd(struct doctor *d)
     void *at = MAP_FAILED;
     int fd = iso_memory_file_make("isomer-doctor", MFD_ALLOW_SEALING, bytes, why, sizeof why);
     if (fd >= 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0)
-        snprintf(why, sizeof why, "sealing a memfd failed: %s; look at the seccomp rules of the container", strerror(errno));
+        snprintf(why, sizeof why, "sealing a memfd failed: %s; look at the seccomp rules of the container",
+                 strerror(errno));
     if (why[0] == '\0')
         at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (why[0] == '\0' && at == MAP_FAILED)
-        snprintf(why, sizeof why, "mapping %s of a memfd failed: %s; look at ulimit -v", amount(bytes).text, strerror(errno));
+        snprintf(why, sizeof why, "mapping %s of a memfd failed: %s; look at ulimit -v", amount(bytes).text,
+                 strerror(errno));
     bool good = why[0] == '\0';
     if (good)
         find(d, FINE, "memory can be shared between processes (memfd_create, mmap of %s)", amount(bytes).text);
@@ -696,9 +699,10 @@ size_t pshmemx_job_text(const char *job, int form, char *text, size_t bytes)
 {
     struct composed whole = {NULL, 0};
     if (form < SHMEMX_TEXT || form > SHMEMX_FLIGHT_PART || (form >= SHMEMX_RAS && job == NULL)) {
-        log_error("shmemx_job_text: form is %d; allowed: SHMEMX_TEXT (0), SHMEMX_JSON (1), and of one job SHMEMX_RAS (2), "
-                  "SHMEMX_PART (3), SHMEMX_FLIGHT (4), SHMEMX_FLIGHT_PART (5)",
-                  form);
+        log_error(
+            "shmemx_job_text: form is %d; allowed: SHMEMX_TEXT (0), SHMEMX_JSON (1), and of one job SHMEMX_RAS (2), "
+            "SHMEMX_PART (3), SHMEMX_FLIGHT (4), SHMEMX_FLIGHT_PART (5)",
+            form);
         return 0;
     }
     FILE *out = open_memstream(&whole.text, &whole.len);

@@ -298,11 +298,12 @@ struct site {
     struct host_addresses address;
 };
 
-/* An address that only its own host reaches. Two that have no other may be in one network namespace. Both ends say so. */
+/* An address that only its own host reaches. Two that have no other may be in one network namespace. Both say so. */
 static int check_reach(int pe, const struct host_addresses *theirs, const struct host_addresses *mine)
 {
     bool is_theirs = iso_interface_is_loopback(theirs), is_mine = iso_interface_is_loopback(mine);
-    const struct peer *lonely = &ISO->peers[is_theirs ? pe : ISO->my_pe], *other = &ISO->peers[is_theirs ? ISO->my_pe : pe];
+    const struct peer *lonely = &ISO->peers[is_theirs ? pe : ISO->my_pe],
+                      *other = &ISO->peers[is_theirs ? ISO->my_pe : pe];
     if (is_theirs == is_mine || strcmp(lonely->host, other->host) == 0)
         return 0;
     log_error("shmem_init: pe %d on host %s has no address but loopback, which pe %d on host %s cannot reach; bring the "

@@ -24,13 +24,17 @@ static ISO_PER_PE struct start_times {
 static const struct phase_words {
     const char *name, *cause; /* cause: where no PE was late */
 } phases[START_PHASES] = {
-    {"bootstrap", "the launcher answers slowly: its PMIx server, or the host that SHMEM_UID names, is busy or behind a slow "
-                  "name service"},
-    {"exchange", "all PEs were there: the launcher's exchange between them is slow, or more PEs than cores start at once"},
-    {"mapping", "memory is made and mapped slowly: the machine is short of memory or of huge pages; isomer-info --doctor "
-                "looks at both"},
-    {"network", "networks are searched, or connected, slowly: a name service does not answer, or an interface leads nowhere; "
-                "SHMEM_NETWORK names one interface, SHMEM_TRANSPORT one network"},
+    {"bootstrap",
+     "the launcher answers slowly: its PMIx server, or the host that SHMEM_UID names, is busy or behind a slow "
+     "name service"},
+    {"exchange",
+     "all PEs were there: the launcher's exchange between them is slow, or more PEs than cores start at once"},
+    {"mapping",
+     "memory is made and mapped slowly: the machine is short of memory or of huge pages; isomer-info --doctor "
+     "looks at both"},
+    {"network",
+     "networks are searched, or connected, slowly: a name service does not answer, or an interface leads nowhere; "
+     "SHMEM_NETWORK names one interface, SHMEM_TRANSPORT one network"},
     {"teams", "more PEs than cores take turns: every step of a barrier waits for a task switch"},
 };
 
@@ -72,13 +76,14 @@ void iso_start_times_judge(void (*find)(void *to, int severity, const char *sent
         most = ISO_MAX(most, took);
         if (took <= usual)
             continue;
-        int n = snprintf(sentence, sizeof sentence, "the start's %s took %.3f s, usual is %.1f s or less: ", phases[i].name,
-                         took, usual);
+        int n = snprintf(sentence, sizeof sentence,
+                         "the start's %s took %.3f s, usual is %.1f s or less: ", phases[i].name, took, usual);
         if (i <= START_EXCHANGE && times.late >= 0 && times.late_s > took / 2)
-            snprintf(sentence + n, sizeof sentence - (size_t)n,
-                     "pe %d on %s came to shmem_init %.3f s after this PE; its program is loaded slowly, or works before "
-                     "shmem_init",
-                     times.late, self->peers[times.late].host, times.late_s);
+            snprintf(
+                sentence + n, sizeof sentence - (size_t)n,
+                "pe %d on %s came to shmem_init %.3f s after this PE; its program is loaded slowly, or works before "
+                "shmem_init",
+                times.late, self->peers[times.late].host, times.late_s);
         else
             snprintf(sentence + n, sizeof sentence - (size_t)n, "%s", phases[i].cause);
         find(to, SAID_WARNING, sentence);

@@ -13,7 +13,7 @@ void iso_start_times_end(enum start_phase phase); /* what has passed since the l
 void iso_start_times_take(const struct row *rows); /* of all PEs: which one came last */
 void iso_start_times_tell(void);                   /* PE 0 by SHMEM_LOG=info, the others by debug */
 uint64_t iso_start_times_begun(void);              /* row.begun_us */
-/* A finding for each phase that is unusual and its likely cause, else one that none is. Severities as info.c has them. */
+/* A finding for each phase that is unusual and its likely cause, else one that none is. Severities are info.c's. */
 void iso_start_times_judge(void (*find)(void *to, int severity, const char *sentence), void *to);
 
 #endif

@@ -142,8 +142,8 @@ SHMEM_API(shmemx_set_error_mode, pshmemx_set_error_mode);
 int pshmemx_set_error_mode(int mode)
 {
     if (mode != SHMEMX_ERRORS_ABORT && mode != SHMEMX_ERRORS_RETURN) {
-        log_error("shmemx_set_error_mode: mode is %d; allowed: SHMEMX_ERRORS_ABORT (%d), SHMEMX_ERRORS_RETURN (%d)", mode,
-                  SHMEMX_ERRORS_ABORT, SHMEMX_ERRORS_RETURN);
+        log_error("shmemx_set_error_mode: mode is %d; allowed: SHMEMX_ERRORS_ABORT (%d), SHMEMX_ERRORS_RETURN (%d)",
+                  mode, SHMEMX_ERRORS_ABORT, SHMEMX_ERRORS_RETURN);
         return -EINVAL;
     }
     ISO->errors = mode;
@@ -283,7 +283,8 @@ int iso_refuse_alone(const char *call, const char *format, ...)
     return -EIO;
 }
 
-static const char *const times[] = {"before shmem_init", "", "during shmem_finalize", "after shmem_finalize or shmemx_leave",
+static const char *const times[] = {"before shmem_init", "", "during shmem_finalize",
+                                    "after shmem_finalize or shmemx_leave",
                                     "in a forked child of a PE, which has no part in the job; only the child ends"};
 
 SHMEM_API(shmemx_break, pshmemx_break);
@@ -292,8 +293,9 @@ int pshmemx_break(const char *why)
     if (ISO->life != LIFE_RUNNING)
         log_error("shmemx_break: called %s", times[ISO->life]);
     else if (ISO->errors != SHMEMX_ERRORS_RETURN)
-        log_error("shmemx_break: the error mode of this PE is SHMEMX_ERRORS_ABORT; call shmemx_set_error_mode before, or "
-                  "shmem_global_exit instead");
+        log_error(
+            "shmemx_break: the error mode of this PE is SHMEMX_ERRORS_ABORT; call shmemx_set_error_mode before, or "
+            "shmem_global_exit instead");
     else if (why == NULL)
         log_error("shmemx_break: why is a null pointer");
     else

@@ -41,10 +41,11 @@ int iso_mapping_examine(const void *addr, size_t len, char *why, size_t why_byte
         if (found != 0 || m.from > at)
             snprintf(why, why_bytes, "nothing is mapped at %p", (void *)at);
         else if (m.protection[3] != 'p')
-            snprintf(why, why_bytes,
-                     "the memory at %p is a shared mapping (%.120s), which it would be cut off from; give private memory "
-                     "(malloc, or mmap with MAP_PRIVATE)",
-                     (void *)at, m.path);
+            snprintf(
+                why, why_bytes,
+                "the memory at %p is a shared mapping (%.120s), which it would be cut off from; give private memory "
+                "(malloc, or mmap with MAP_PRIVATE)",
+                (void *)at, m.path);
         else if (memcmp(m.protection, "rw-", 3) != 0)
             snprintf(why, why_bytes,
                      "the protection of the memory at %p is %.3s; it must be readable and writable, and not executable",

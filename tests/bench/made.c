@@ -131,8 +131,8 @@ static void fill_slots(int teams, int slots, int *dest, int *source)
             check(result == n * (n + 1) / 2, "the sum of a slot");
         }
     if (shmem_my_pe() == 0)
-        printf("{\"what\": \"slots at once\", \"pes\": %d, \"teams\": %d, \"slots\": %d, \"sums\": \"right\"}\n", n, teams,
-               slots);
+        printf("{\"what\": \"slots at once\", \"pes\": %d, \"teams\": %d, \"slots\": %d, \"sums\": \"right\"}\n", n,
+               teams, slots);
     for (int t = 0; t < teams; t++)
         shmem_team_destroy(all[t]);
 }

@@ -63,8 +63,9 @@ static void move(struct bench *x, const struct way *w)
     }
     int sums = w->call == SHMEMX_REDUCESCATTER || w->call == SHMEMX_ALLREDUCE;
     int whole = w->call == SHMEMX_ALLREDUCE || w->call == SHMEMX_BROADCAST;
-    shmemx_coll_t q = shmemx_coll_of(w->call, SHMEM_TEAM_WORLD, x->to, x->from, (whole ? x->bytes : block) / (sums ? 2 : 1),
-                                     sums ? SHMEMX_BFLOAT16 : SHMEMX_UINT8);
+    shmemx_coll_t q =
+        shmemx_coll_of(w->call, SHMEM_TEAM_WORLD, x->to, x->from, (whole ? x->bytes : block) / (sums ? 2 : 1),
+                       sums ? SHMEMX_BFLOAT16 : SHMEMX_UINT8);
     q.same_place = 1;
     q.background = w->background;
     q.stage_bytes = x->bytes;

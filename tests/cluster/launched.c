@@ -221,7 +221,8 @@ int main(int argc, char **argv)
         end(action, argv[2], atoi(argv[3]));
         return 0;
     }
-    fprintf(stderr, "usage: launched ranks N | again N | threads N | atexit N | nested | closed | input | wait | global | "
-                    "late | exit|global|raise VALUE PE\n");
+    fprintf(stderr,
+            "usage: launched ranks N | again N | threads N | atexit N | nested | closed | input | wait | global | "
+            "late | exit|global|raise VALUE PE\n");
     return 2;
 }

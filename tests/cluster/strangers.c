@@ -180,8 +180,10 @@ static int send_long(char **argv)
     fi_addr_t to;
     if (library == NULL)
         return fail("libfabric.so.1");
-    names[0] = dlsym(library, "fi_dupinfo"), names[1] = dlsym(library, "fi_getinfo"), names[2] = dlsym(library, "fi_fabric");
-    memcpy(&dup, &names[0], sizeof dup), memcpy(&get, &names[1], sizeof get), memcpy(&open_fabric, &names[2], sizeof dup);
+    names[0] = dlsym(library, "fi_dupinfo"), names[1] = dlsym(library, "fi_getinfo"),
+    names[2] = dlsym(library, "fi_fabric");
+    memcpy(&dup, &names[0], sizeof dup), memcpy(&get, &names[1], sizeof get),
+        memcpy(&open_fabric, &names[2], sizeof dup);
     hints = dup(NULL);
     hints->caps = FI_MSG;
     hints->mode = FI_CONTEXT | FI_CONTEXT2;
@@ -215,8 +217,8 @@ static int send_long(char **argv)
         if (got == -FI_EAVAIL)
             got = fi_cq_readerr(cq, &error, 0);
     }
-    printf("a message of %zu bytes: %ssent, %s, error %d\n", len, sent ? "" : "not ", got == 1 ? "complete" : "under way",
-           error.err);
+    printf("a message of %zu bytes: %ssent, %s, error %d\n", len, sent ? "" : "not ",
+           got == 1 ? "complete" : "under way", error.err);
     fflush(stdout);
     usleep(100000);
     _exit(sent ? 0 : 1);

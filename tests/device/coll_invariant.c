@@ -32,8 +32,8 @@ static void check(struct place *p, const shmemx_coll_t *q, unsigned round, const
     unsigned char pattern[PERIOD * 4];
     size_t bytes = q->nelems * t->bytes;
     char text[120];
-    snprintf(text, sizeof text, "%s of %zu %s, %s", q->kind == SHMEMX_ALLREDUCE ? "allreduce" : "reducescatter", q->nelems,
-             t->name, how);
+    snprintf(text, sizeof text, "%s of %zu %s, %s", q->kind == SHMEMX_ALLREDUCE ? "allreduce" : "reducescatter",
+             q->nelems, t->name, how);
     CHECK_EQ_NAMED(shmemx_stream_synchronize(p->stream), 0, text);
     values_reduce(q->type, SHMEMX_SUM, w->world, w->n, round, 0, PERIOD, pattern);
     memset(p->image, CHECK_POISON, bytes + 16);

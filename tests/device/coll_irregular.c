@@ -278,7 +278,8 @@ static void choose_engines(struct state *s, struct call *c)
     bool sums = c->op == SHMEMX_SUM || c->op == SHMEMX_AVG || c->op == SHMEMX_SCALED_SUM;
     c->dests = c->sources = c->to_float = false;
     c->stage_bytes = has_splits(c) ? (size_t)device_number("SHMEM_TEST_STAGE", 0) : 0;
-    if (c->stage_bytes == 0 || s->captures || (c->kind == SCATTERED && (!sums || elem(c) == 1 || c->type == SHMEMX_INT16 || c->type == SHMEMX_UINT16)))
+    if (c->stage_bytes == 0 || s->captures ||
+        (c->kind == SCATTERED && (!sums || elem(c) == 1 || c->type == SHMEMX_INT16 || c->type == SHMEMX_UINT16)))
         return;
     c->dests = how % 2 != 0;
     c->sources = how / 2 % 2 != 0;

@@ -233,9 +233,9 @@ static void look(struct norms *s, const struct one *c, const char *how)
 {
     char text[200];
     static const char *const sums[] = {"dest", "memory of their own", "source"};
-    snprintf(text, sizeof text, "%zu rows of %zu %s, %s, %s, team %d%s, sums to %s, eps %g, round %u", c->rows, c->hidden,
-             values_types[c->type].name, result_names[c->result], how, c->team, c->in_place ? ", in place" : "",
-             sums[c->sums], c->eps, s->round);
+    snprintf(text, sizeof text, "%zu rows of %zu %s, %s, %s, team %d%s, sums to %s, eps %g, round %u", c->rows,
+             c->hidden, values_types[c->type].name, result_names[c->result], how, c->team,
+             c->in_place ? ", in place" : "", sums[c->sums], c->eps, s->round);
     CHECK_EQ_NAMED(shmemx_stream_synchronize(s->stream), 0, text);
     for (size_t row = 0; row < c->rows; row++)
         expect_row(s, c, row);

@@ -230,7 +230,8 @@ static void test_splits(struct host *h, size_t nelems, size_t most, int type, in
     const struct values_type *t = &values_types[type];
     bool reduces = op >= 0, packed = h->round % 2 == 0;
     shmemx_coll_t coll = begin(h, reduces ? SHMEMX_REDUCESCATTER : SHMEMX_FCOLLECT, nelems, type);
-    shmemx_splits_t splits = {fill_splits(h, nelems, most, packed, sizes, offset), sizes, packed ? NULL : offset, NULL, NULL};
+    shmemx_splits_t splits = {fill_splits(h, nelems, most, packed, sizes, offset), sizes, packed ? NULL : offset, NULL,
+                              NULL};
     unsigned char *source = (unsigned char *)(uintptr_t)coll.source;
     size_t bytes = nelems * t->bytes, to = reduces ? bytes : bytes * n;
     coll.splits = &splits;
@@ -255,7 +256,8 @@ static void test_splits(struct host *h, size_t nelems, size_t most, int type, in
 
 static void test_moves(struct host *h)
 {
-    static const size_t sizes[] = {0, 1, 3, 55, 57, 1000, 8159, 8160, 8161, 8191, 8192, 8193, 16384, 16385, 16387, 30001};
+    static const size_t sizes[] = {0,    1,    3,    55,   57,    1000,  8159,  8160,
+                                   8161, 8191, 8192, 8193, 16384, 16385, 16387, 30001};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         if (!check_has_case((unsigned)i))
             continue;
@@ -457,7 +459,8 @@ static void test_mismatch(struct host *h)
     beside.background = h->me == 0;
     CHECK_EQ(shmemx_coll_on_host(&beside) != 0, h->n > 1);
     shmemx_error_text(text, sizeof text);
-    CHECK_NAMED(h->n == 1 || (strstr(text, "mismatch of background: ") && strstr(text, "SHMEMX_SYNC(background)")), text);
+    CHECK_NAMED(h->n == 1 || (strstr(text, "mismatch of background: ") && strstr(text, "SHMEMX_SYNC(background)")),
+                text);
     /* A permute to the next member, and of member 0 to itself: it and its neighbours differ, the others do not. */
     shmemx_coll_t permute = begin(h, SHMEMX_PERMUTE, 4, SHMEMX_UINT8);
     int next = (h->me + 1) % h->n, previous = (h->me + h->n - 1) % h->n;
@@ -500,10 +503,11 @@ static void print_times(struct host *h, size_t bytes)
         (void)shmemx_coll_on_host(&all);
     at[4] = seconds();
     if (h->me == 0)
-        printf("%7zu bytes on %d PEs: sum %8.2f us, on_host %8.2f us (%.2f); fcollect %8.2f us, on_host %8.2f us (%.2f)\n",
-               bytes, h->n, (at[1] - at[0]) * 1e6 / TIMES, (at[2] - at[1]) * 1e6 / TIMES,
-               (at[2] - at[1]) / (at[1] - at[0]), (at[3] - at[2]) * 1e6 / TIMES, (at[4] - at[3]) * 1e6 / TIMES,
-               (at[4] - at[3]) / (at[3] - at[2]));
+        printf(
+            "%7zu bytes on %d PEs: sum %8.2f us, on_host %8.2f us (%.2f); fcollect %8.2f us, on_host %8.2f us (%.2f)\n",
+            bytes, h->n, (at[1] - at[0]) * 1e6 / TIMES, (at[2] - at[1]) * 1e6 / TIMES,
+            (at[2] - at[1]) / (at[1] - at[0]), (at[3] - at[2]) * 1e6 / TIMES, (at[4] - at[3]) * 1e6 / TIMES,
+            (at[4] - at[3]) / (at[3] - at[2]));
 }
 
 /* ---- teams ---- */

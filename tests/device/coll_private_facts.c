@@ -9,7 +9,9 @@
 enum { MOST_WORDS = 24000, TURNS = 3, STREAMS = 2 };
 
 /* Where a buffer lies. All members take one of the first ones, or the same one of the others, where peers touch it. */
-enum where { HEAP, LOCAL, TEAM, ANY_NEAR, REGISTERED = ANY_NEAR, OWN, ANY_TOUCHED, SOME = ANY_TOUCHED, PART, TWO, WHERES };
+enum where {
+    HEAP, LOCAL, TEAM, ANY_NEAR, REGISTERED = ANY_NEAR, OWN, ANY_TOUCHED, SOME = ANY_TOUCHED, PART, TWO, WHERES
+};
 #define WHERE_NAMES "heap", "local", "team", "registered", "own", "registered by some", "registered in part", "in two"
 enum way { PLAIN, IN_BATCH, CAPTURED, WAYS };
 #define WAY_NAMES "plain", "in a batch", "captured"
@@ -71,7 +73,8 @@ static uint64_t blocks_of(const struct facts *f, const struct call *c, bool dest
 {
     int kind = c->v->kind;
     bool many = kind == SHMEMX_ALLTOALL || kind == SHMEMX_ALLTOALLV;
-    many |= dest ? kind == SHMEMX_FCOLLECT || kind == SHMEMX_GATHER : kind == SHMEMX_REDUCESCATTER || kind == SHMEMX_SCATTER;
+    many |= dest ? kind == SHMEMX_FCOLLECT || kind == SHMEMX_GATHER
+                 : kind == SHMEMX_REDUCESCATTER || kind == SHMEMX_SCATTER;
     return kind == SHMEMX_BARRIER || kind == SHMEMX_SYNC ? 0 : many ? (uint64_t)f->n : 1;
 }
 static bool has(const struct facts *f, const struct call *c, bool dest)

@@ -43,8 +43,9 @@ static const struct values_type values_types[VALUES_TYPES] = {
 static const struct values_short {
     int fraction_bits, bias;
     unsigned largest, nan; /* codes without sign: of infinity, or the largest number where there is none; of NaN */
-} values_shorts[VALUES_E5M2 + 1] = {{0, 0, 0, 0},       {0, 0, 0, 0},           {0, 0, 0, 0},      {10, 15, 0x7c00, 0x7e00},
-                                    {7, 127, 0x7f80, 0x7fc0}, {3, 7, 0x7e, 0x7f}, {2, 15, 0x7c, 0x7f}};
+} values_shorts[VALUES_E5M2 + 1] = {
+    {0, 0, 0, 0},       {0, 0, 0, 0},       {0, 0, 0, 0}, {10, 15, 0x7c00, 0x7e00}, {7, 127, 0x7f80, 0x7fc0},
+    {3, 7, 0x7e, 0x7f}, {2, 15, 0x7c, 0x7f}};
 static const char *const values_op_names[VALUES_OPS] = {"sum", "prod", "min", "max",       "and",
                                                         "or",  "xor",  "avg", "scaled sum"};
 #define VALUES_SCALE 0.3 /* of a scaled sum: no power of two */

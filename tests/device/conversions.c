@@ -84,7 +84,8 @@ static int test_main(void)
 {
     DEVICE_INIT();
     struct check_random random = check_random_stream(0);
-    size_t codes_bytes = (size_t)FORMATS * FLOATS * sizeof(uint16_t), back_bytes = (size_t)FORMATS * CODES * sizeof(float);
+    size_t codes_bytes = (size_t)FORMATS * FLOATS * sizeof(uint16_t),
+           back_bytes = (size_t)FORMATS * CODES * sizeof(float);
     float *floats = (float *)malloc(FLOATS * sizeof *floats), *back = (float *)malloc(back_bytes);
     uint16_t *codes = (uint16_t *)malloc(codes_bytes);
     struct convert_args a = {(float *)shmemx_malloc(FLOATS * sizeof *floats, SHMEMX_DEVICE),

@@ -111,12 +111,14 @@ static const struct limited {
     {"memfd_create forbidden", forbid_memfd, start, 1,
      {"shmem_init: a heap of", "memfd_create failed: Operation not permitted; allow it in the seccomp rules"}},
     {"the doctor then", forbid_memfd, doctor, 0, {"problem: memory cannot be shared", "memfd_create failed: Operation"}},
-    {"files of 1 MiB", limit_files_to_1, start, 1, {"shmem_init: a heap of", "at most 1048576 bytes", "raise ulimit -f"}},
+    {"files of 1 MiB", limit_files_to_1, start, 1,
+     {"shmem_init: a heap of", "at most 1048576 bytes", "raise ulimit -f"}},
     {"the doctor with them", limit_files_to_1, doctor, 0, {"problem: memory cannot be shared", "raise ulimit -f"}},
     {"files of 300 MiB", limit_files_to_300, take_memory, 0,
      {"shmemx_buffer_register: sharing 419430400 bytes", "at most 314572800 bytes", "raise ulimit -f"}},
     {"no /proc", hide_proc, start, 0, {"variables: 0", "not symmetric: /proc/self/maps cannot be read"}},
-    {"the cause then", hide_proc, register_pages, 0, {"cannot be registered: /proc/self/maps cannot be read", "mount /proc"}},
+    {"the cause then", hide_proc, register_pages, 0,
+     {"cannot be registered: /proc/self/maps cannot be read", "mount /proc"}},
 };
 
 static void run_case(const struct limited *c, const char *program)

@@ -98,8 +98,9 @@ static void test_every_row_can_be_chosen(void)
         for (int b = 0; b < rows.n; b++)
             for (int a = 0; a < b; a++) {
                 char name[160];
-                snprintf(name, sizeof name, "%s.table: row %d (%s) comes behind row %d (%s), which does all of its calls",
-                         text->name, b + 1, rows.row[b].algorithm->name, a + 1, rows.row[a].algorithm->name);
+                snprintf(name, sizeof name,
+                         "%s.table: row %d (%s) comes behind row %d (%s), which does all of its calls", text->name,
+                         b + 1, rows.row[b].algorithm->name, a + 1, rows.row[a].algorithm->name);
                 CHECK_NAMED(!hides(&rows.row[a], &rows.row[b]), name);
             }
         free(rows.text);
@@ -186,7 +187,8 @@ static void test_every_call_of_the_host_has_a_row(void)
                     if (!CHECK(a != NULL))
                         continue;
                     CHECK_NAMED((a->needs & ~has) == 0 && (a->fits == NULL || a->fits(&f, 1)), a->name);
-                    CHECK_NAMED((kind == COLL_BARRIER) == (a->barrier != NULL) && (a->run_host == NULL) != (a->barrier == NULL),
+                    CHECK_NAMED((kind == COLL_BARRIER) == (a->barrier != NULL) &&
+                                    (a->run_host == NULL) != (a->barrier == NULL),
                                 a->name);
                 }
     iso_select_close(t);
@@ -228,7 +230,8 @@ static void test_wrong_variables(void)
         {"host.=flags", "\"\" is not a collective on the host", "alltoalls, reduce, scan"},
         {"host.allreduce=ll", "\"allreduce\" is not a collective on the host", "barrier, broadcast"},
         {"stream.scan=ll", "\"scan\" is not a collective on a stream", "allreduce, reducescatter"},
-        {"host.barrier=ring", "\"ring\" is not an algorithm of barrier on the host", "central, hier, flags, dissemination"},
+        {"host.barrier=ring", "\"ring\" is not an algorithm of barrier on the host",
+         "central, hier, flags, dissemination"},
         {"host.barrier", "\"\" is not an algorithm of barrier on the host", "central"},
         {"host.barrier=central:3", "\":3\" is not possible", "no blocks"},
         {"host.barrier=flags,stream.allreduce=ll:0", "in \"stream.allreduce=ll:0\"", "1..1024"},

@@ -64,7 +64,8 @@ static void test_lost_engines(shmemx_stream_t stream)
     enum { N = 2048 };
     char said[1024];
     int me = check_self.pe, npes = check_self.npes;
-    long *memory = (long *)shmemx_calloc((size_t)(npes + 1) * N, sizeof(long), SHMEMX_DEVICE), *source = memory + npes * N;
+    long *memory = (long *)shmemx_calloc((size_t)(npes + 1) * N, sizeof(long), SHMEMX_DEVICE),
+         *source = memory + npes * N;
     shmemx_coll_t coll;
     CHECK_OR_EXIT(memory != NULL);
     for (int i = 0; i < N; i++)

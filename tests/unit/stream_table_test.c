@@ -101,7 +101,8 @@ static bool is_right(const struct select_facts *c, const struct select_choice *c
     if (a->kind != c->kind || (a->needs & ~c->has) != 0 || (c->engines && !a->engines))
         return false;
     if (a->sums != NULL && a->any == NULL &&
-        ((c->op != SHMEMX_SUM && !(c->scaled && a->scales) && !(c->op == SHMEMX_AVG && a->averages)) || a->sums[c->type] == NULL))
+        ((c->op != SHMEMX_SUM && !(c->scaled && a->scales) && !(c->op == SHMEMX_AVG && a->averages)) ||
+         a->sums[c->type] == NULL))
         return false;
     /* Elements of two words do not fit lines of 15, but as sums of words. */
     if (c->type == SHMEMX_COMPLEXD && c->op != SHMEMX_SUM && (a->needs & ISOD_NEEDS_WHOLE_LINES) != 0 && a->sums != NULL)
@@ -176,11 +177,13 @@ static void test_every_algorithm_forced(void)
     char forced[128];
     for (int i = 0; i < iso_select_stream.n_algorithms; i++) {
         const struct select_algorithm *a = &iso_select_stream.algorithms[i];
-        snprintf(forced, sizeof forced, "stream.%s=%s%s", iso_select_stream.kinds[a->kind], a->name, i % 2 ? ":1024x512" : "");
+        snprintf(forced, sizeof forced, "stream.%s=%s%s", iso_select_stream.kinds[a->kind], a->name,
+                 i % 2 ? ":1024x512" : "");
         struct select_table *table = open_table("cpu", forced, "");
         struct select_facts f;
         CHECK_NAMED(table != NULL, forced);
-        unsigned has = EVERYTHING | (a->needs & (ISOD_NEEDS_NODES | ISOD_NEEDS_FAR | ISOD_NEEDS_STAGE)); /* not everybody's */
+        unsigned has =
+            EVERYTHING | (a->needs & (ISOD_NEEDS_NODES | ISOD_NEEDS_FAR | ISOD_NEEDS_STAGE)); /* not everybody's */
         struct select_choice choice = iso_stream_choose(table, fake(&f, a->kind, 64, 4, has));
         CHECK_NAMED(choice.algorithm == a && !choice.not_forced && strstr(choice.from, "SHMEM_COLL"), forced);
         for (int bit = 4; bit < 32; bit += 7)
@@ -223,7 +226,8 @@ static void test_forced(void)
     check_forced("stream.allreduce=pipelined:3x96", c, "pipelined", 3, 64);
     check_forced("stream.barrier=flags:9x32", fake(&f, SHMEMX_BARRIER, 0, 4, 0), "flags", 1, 32);
     check_forced("stream.permute=engines:5", fake(&f, SHMEMX_PERMUTE, 1, 4, EVERYTHING), "engines", 5, 256);
-    check_forced("stream.permute=engines:50", fake(&f, SHMEMX_PERMUTE, 1, 4, EVERYTHING), "engines", ISO_ENGINE_STREAMS, 256);
+    check_forced("stream.permute=engines:50", fake(&f, SHMEMX_PERMUTE, 1, 4, EVERYTHING), "engines", ISO_ENGINE_STREAMS,
+                 256);
 }
 
 static void test_forced_in_order_and_impossible(void)
@@ -258,7 +262,8 @@ static void test_forced_in_order_and_impossible(void)
     f.type = SHMEMX_UINT8;
     choice = choice_of("stream.allreduce=twoshot_copy", &f);
     CHECK(strcmp(choice.algorithm->name, "ll") == 0 && choice.not_forced);
-    choice = choice_of("stream.allreduce=read", fake(&f, SHMEMX_ALLREDUCE, 64, 4, EVERYTHING & ~(unsigned)ISOD_NEEDS_APART));
+    choice =
+        choice_of("stream.allreduce=read", fake(&f, SHMEMX_ALLREDUCE, 64, 4, EVERYTHING & ~(unsigned)ISOD_NEEDS_APART));
     CHECK(strcmp(choice.algorithm->name, "ll") == 0 && choice.not_forced); /* in place */
     choice = choice_of("stream.allreduce=ll:1x32", fake(&f, SHMEMX_ALLREDUCE, 64 * 1024, 4, EVERYTHING));
     CHECK(strcmp(choice.algorithm->name, "ll") == 0 && !choice.not_forced); /* all that 8 rounds of 8 KiB carry */
@@ -481,7 +486,8 @@ static void test_staged(void)
 static void test_staged_between_nodes(void)
 {
     const size_t most = 2 * 1024 * 1024;
-    const unsigned alone = ISOD_NEEDS_FAR | ISOD_NEEDS_APART, shared = alone | ISOD_NEEDS_NODES, stage = ISOD_NEEDS_STAGE;
+    const unsigned alone = ISOD_NEEDS_FAR | ISOD_NEEDS_APART, shared = alone | ISOD_NEEDS_NODES,
+                   stage = ISOD_NEEDS_STAGE;
     struct select_facts f;
     for (int i = 0; i < MACHINES; i++) {
         struct select_table *t = open_table(machines[i], "", "");

@@ -32,8 +32,8 @@ class Installed:
         self.scatters = self.scatter_nbytes = 0
         self._stage3, self._plans, self._begun = _stage3() if active else None, {}, {}
         if active and self._stage3 is None and dist.get_rank() == 0:
-            warnings.warn("isomer_shmem.deepspeed.install: this version of DeepSpeed has another reduce_scatter_coalesced "
-                          "than is known; it stays", stacklevel=3)
+            warnings.warn("isomer_shmem.deepspeed.install: this version of DeepSpeed has another "
+                          "reduce_scatter_coalesced than is known; it stays", stacklevel=3)
         if self._stage3 is not None:
             self._coalesced_scatter = self._stage3.reduce_scatter_coalesced
             self._stage3.reduce_scatter_coalesced = self.reduce_scatter_coalesced
@@ -72,8 +72,8 @@ class Installed:
         sources = [_padded(tensor, core.n) for tensor in tensors]
         parts.lie(sources=[source.data_ptr() for source in sources])
         reduction = reduction_of(ReduceOp.AVG, flat.dtype)
-        queue.run("reduce_scatter", lambda core: core.parts(_lib.REDUCESCATTER, parts, flat.data_ptr(), 0, reduction, True),
-                  [flat], None, False)
+        queue.run("reduce_scatter", lambda core: core.parts(
+            _lib.REDUCESCATTER, parts, flat.data_ptr(), 0, reduction, True), [flat], None, False)
         core.settle()
         self.scatters, self.scatter_nbytes = self.scatters + 1, self.scatter_nbytes + flat.nbytes * core.n
         sizes = [-(-tensor.numel() // core.n) for tensor in tensors]
@@ -84,7 +84,8 @@ class Installed:
         """The Parts, where copy engines carry them. By what is alike on all members."""
         dtype = tensors[0].dtype
         sizes = tuple(-(-tensor.numel() // core.n) for tensor in tensors)
-        if dtype not in (torch.float32, torch.bfloat16, torch.float16) or any(tensor.dtype != dtype for tensor in tensors):
+        types = {tensor.dtype for tensor in tensors}
+        if dtype not in (torch.float32, torch.bfloat16, torch.float16) or types - {dtype}:
             return None
         key = core, sizes, dtype
         if key not in self._plans:
@@ -167,8 +168,8 @@ def _failed(step, call):
 
 def install():
     """Has DeepSpeed's all-gathers, single and coalesced, done by Isomer, in whichever group they are, and on GPUs the
-    reduce-scatters of ZeRO-3. Collective over the default group: all ranks call it, after deepspeed.init_distributed and before or between steps. Where Isomer
-    cannot start on any rank, all keep what they had, and rank 0 warns once."""
+    reduce-scatters of ZeRO-3. Collective over the default group: all ranks call it, after deepspeed.init_distributed
+    and before or between steps. Where Isomer cannot start on any rank, all keep what they had, and rank 0 warns once."""
     import deepspeed.comm.comm as comm
     backend = comm.cdb
     if backend is None or not backend.is_initialized() or not dist.is_initialized():

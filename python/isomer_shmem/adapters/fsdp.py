@@ -47,7 +47,8 @@ class _Adapter:
         self._options[0].asyncOp = False
 
     def _core(self, device):
-        """What makes the group's calls on the GPU, where copy engines may carry them; else None. Alike on all members."""
+        """What makes the group's calls on the GPU, where copy engines may carry them; else None. Alike on all
+        members."""
         if self.group is None:
             return None
         streams = streams_of(self.group.lease.world)
@@ -237,14 +238,15 @@ class Installed:
 
 @functools.cache
 def _warn_of(reason):
-    warnings.warn(f"isomer_shmem.fsdp.install: torch {torch.__version__} has another {reason} than is known: FSDP2's copies "
-                  "stay", stacklevel=5)
+    warnings.warn(f"isomer_shmem.fsdp.install: torch {torch.__version__} has another {reason} than is known: FSDP2's "
+                  "copies stay", stacklevel=5)
 
 
 def install(model, background=True, copies=False):
-    """Has all FSDP modules in `model` gather and scatter by Isomer. `background`: calls say that the model's products run
-    beside them (isomer_shmem.background). `copies`: with those that FSDP2 makes of parameters and gradients. Collective
-    over the default group: all ranks call it with equal arguments, after fully_shard and before or between steps."""
+    """Has all FSDP modules in `model` gather and scatter by Isomer. `background`: calls say that the model's products
+    run beside them (isomer_shmem.background). `copies`: with those that FSDP2 makes of parameters and gradients.
+    Collective over the default group: all ranks call it with equal arguments, after fully_shard and before or between
+    steps."""
     group_of(None)
     installed = Installed(model, background)
     if not copies:

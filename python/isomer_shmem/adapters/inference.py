@@ -174,8 +174,8 @@ class AllReduce:
 
     def all_reduce_rms_norm(self, tensor, residual, weight, eps=1e-6, out=None, scale=None, scales=None):
         """residual becomes residual + the sum of all ranks' tensors. Returns its RMS norm over the last dimension times
-        weight, in `out` or a new tensor; None where should_use(tensor) says no, with nothing changed. residual and weight
-        are equal on all ranks.
+        weight, in `out` or a new tensor; None where should_use(tensor) says no, with nothing changed. residual and
+        weight are equal on all ranks.
 
         An out of torch.float8_e4m3fn gets the norm / scale, which is one float32, or with `scales` the norm / what that
         gets, a float32 for each token: its largest value / 448. Norms are computed in float32 and rounded once.
@@ -192,9 +192,8 @@ class AllReduce:
         check_norm(tensor, residual, weight, out, scale, scales)
         if self._in_stream and fits_kernel(tensor, residual, weight, out):
             self._queue.streams.check("all_reduce_rms_norm", tensor)
-            self._queue.run("all_reduce_rms_norm",
-                            lambda core: call_kernel(core, (tensor, residual, weight, out), eps, scale, scales), [], None,
-                            False)
+            self._queue.run("all_reduce_rms_norm", lambda core: call_kernel(
+                core, (tensor, residual, weight, out), eps, scale, scales), [], None, False)
             return out
         residual.add_(self.all_reduce(tensor))
         wide = residual.float()

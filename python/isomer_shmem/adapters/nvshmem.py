@@ -28,8 +28,8 @@ _table = None  # the handles of teams, in device memory, which _state points to
 
 
 def bitcode():
-    """The file with the functions, for NVIDIA's GPUs of 8.0 and later. Triton, once it is imported, fills each module that
-    has them."""
+    """The file with the functions, for NVIDIA's GPUs of 8.0 and later. Triton, once it is imported, fills each module
+    that has them."""
     if "triton" in sys.modules:
         sys.modules["triton"].knobs.runtime.kernel_load_end_hook.add(_triton_has_loaded)
     return _lib.device_file("isomer_nvshmem-nvptx64.bc")

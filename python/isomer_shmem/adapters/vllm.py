@@ -37,8 +37,8 @@ def register():
         except (ImportError, AttributeError):
             continue  # vLLM without this device
     if not found:
-        warnings.warn(f"ISOMER_VLLM=1: this vLLM has none of {', '.join(name for _, name in COMMUNICATORS)} in {FOLDER}; "
-                      "all-reduces stay vLLM's")
+        warnings.warn(f"ISOMER_VLLM=1: this vLLM has none of {', '.join(name for _, name in COMMUNICATORS)} in "
+                      f"{FOLDER}; all-reduces stay vLLM's")
     for communicator in found:
         if not hasattr(communicator, "_isomer_shmem"):
             _wrap(communicator)

@@ -211,7 +211,8 @@ ISO_INLINE struct network_region *iso_network_region_of(struct network *n, const
 struct network_key iso_network_ask_key(struct network *n, int pe, uint64_t addr);
 ISO_INLINE struct network_key iso_network_key_of(struct network *n, int pe, uint64_t addr)
 {
-    const struct network_key *known = (const struct network_key *)iso_range_find(&n->peers[pe].keys, sizeof *known, addr);
+    const struct network_key *known =
+        (const struct network_key *)iso_range_find(&n->peers[pe].keys, sizeof *known, addr);
     return ISO_LIKELY(known != NULL) ? *known : iso_network_ask_key(n, pe, addr);
 }
 
@@ -245,7 +246,10 @@ ISO_INLINE bool iso_network_end_look(struct network *n)
     return any;
 }
 /* One more of the counts: relaxed, as the profile reads them without the lock. */
-ISO_INLINE void iso_network_add(uint64_t *word, uint64_t value) { __atomic_store_n(word, *word + value, __ATOMIC_RELAXED); }
+ISO_INLINE void iso_network_add(uint64_t *word, uint64_t value)
+{
+    __atomic_store_n(word, *word + value, __ATOMIC_RELAXED);
+}
 /* iso_wait_end, and counts the wait if it has lasted. */
 void iso_network_end_wait(struct network *n, struct wait *wait);
 void iso_network_count(const struct network *n, struct transport_counts *sum); /* n: NULL while there is no network */

@@ -7,7 +7,10 @@ struct token {
     float of[3];
 };
 
-template <class G> SHMEMD_FN void put_by(shmemd_t h, G group, float *dest) { shmemd::put(h, group, dest, dest + 8, 8, 0); }
+template <class G> SHMEMD_FN void put_by(shmemd_t h, G group, float *dest)
+{
+    shmemd::put(h, group, dest, dest + 8, 8, 0);
+}
 SHMEMD_GLOBAL void takes_one(shmemd_t h) { put_by(h, shmemd::block(), (float *)nullptr); }
 
 SHMEMD_GLOBAL void refused(shmemd_t h, token *tokens, float *floats, const long *constants, long *longs, char *chars,
