@@ -45,6 +45,5 @@ void iso_log_clean(const unsigned char *bytes, size_t len, char *text, size_t te
 #define log_warn(...) __extension__ iso_log(LOG_WARN, __VA_ARGS__)
 #define log_info(...) __extension__ iso_log(LOG_INFO, __VA_ARGS__)
 #define log_debug(...) __extension__ iso_log(LOG_DEBUG, __VA_ARGS__)
-#define log_trace(...) __extension__ iso_log(LOG_TRACE, __VA_ARGS__)
 
 #endif

@@ -30,7 +30,6 @@ static const struct graph_word {
                        "are stopped, by a signal or a debugger; SIGCONT lets them go on"},
     [GRAPH_DIED] = {"died", "has died", "have died"},
 };
-#define N_STATES (sizeof states / sizeof states[0])
 
 static const char *const kinds[] = {
     [WAIT_WORD] = "word", [WAIT_LOCK] = "lock", [WAIT_STREAM] = "stream", [WAIT_KERNEL] = "kernel"};

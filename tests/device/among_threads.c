@@ -4,7 +4,7 @@
  * device scope that hand data on, cooperative launches. */
 #include "device_test.h"
 
-enum { THREADS = 192, BLOCKS = 4, ROUNDS = 20, WAVES_MOST = THREADS / 32 };
+enum { THREADS = 192, BLOCKS = 4, ROUNDS = 20 };
 
 /* ---- places and dynamic shared memory ---- */
 

@@ -9,7 +9,7 @@
 
 /* What has been called before. */
 enum { BEFORE_INIT, BEFORE_DEVICE, WITH_DEVICE };
-enum { WRONG_REFUSED = 3, WRONG_SKIPPED = 77 };
+enum { WRONG_REFUSED = 3 };
 
 struct wrong {
     const char *name;

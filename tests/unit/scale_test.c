@@ -30,7 +30,6 @@ enum { SANITIZED = 0 };
 #endif
 
 enum { ROW_NODE = 32, ROW_HOST = 96, ROW_TOKEN = 160, NAME_BYTES = 64 }; /* of a row, which pe.c has for itself */
-enum { SITE_ADDRESS = 16 };
 enum { EVENTS = 64, STACK_BYTES = 256 << 10, LATE_US = 3300000, FEW_FILES = 100 };
 
 struct site_address {

@@ -91,7 +91,7 @@ PRIM_FN uint64_t isod_hier_word_at(const struct isod_coll *c, enum isod_hier_wor
     return isod_flags_bytes(c->h.n_pes) + ((uint64_t)word * (uint32_t)c->h.n_pes + (uint32_t)about) * 8;
 }
 
-/* Member `to` gets a word about `about`. By the calling thread, as isod_flag_store; pairs with isod_hier_has. By the
+/* Member `to` gets a word about `about`. By the calling thread, as isod_flag_store; pairs with isod_hier_wait. By the
  * ring: after all that this block has put there before. */
 PRIM_FN void isod_hier_tell(struct isod_coll *c, int32_t to, enum isod_hier_word word, int32_t about, uint64_t value)
 {
@@ -101,10 +101,6 @@ PRIM_FN void isod_hier_tell(struct isod_coll *c, int32_t to, enum isod_hier_word
         prim_store_flag_u64((uint64_t *)(void *)(memory + at), value);
     else
         isod_flag_store_far(isod_origin_of(c->h), c->h.heap, to, isod_coll_lane_at(c) + at, value);
-}
-PRIM_FN bool isod_hier_has(const struct isod_coll *c, enum isod_hier_word word, int32_t about, uint64_t value)
-{
-    return prim_peek_u64((const uint64_t *)(const void *)(c->here + isod_hier_word_at(c, word, about))) >= value;
 }
 
 /* By the calling thread; after it isod_hier_met. */

@@ -218,11 +218,6 @@ PRIM_CALL_FN struct prim_vec16 join_ended(struct join_acc a, int32_t dtype, uint
     v.word[1] = high ? bits : 0;
     return v;
 }
-/* Rounded. */
-PRIM_FN struct prim_vec16 join_vec(const struct isod_stream_coll *what, const struct join_acc *a)
-{
-    return join_ended(*a, what->dtype, ISOD_SCALING_NONE, 0);
-}
 /* The end of a whole combination. */
 PRIM_FN struct prim_vec16 join_result(const struct isod_stream_coll *what, const struct join_acc *a)
 {
