@@ -437,7 +437,7 @@ static void fill_error(shmemx_device_error_t *error, const struct isod_record *r
     error->waited_seconds = r->state == ISOD_RECORD_MISUSE ? 0 : (double)r->waited_ns / 1e9;
     error->gave_up = r->state == ISOD_RECORD_LATE ? 0 : r->state == ISOD_RECORD_GAVE_UP ? 1 : 2;
     error->broken_by = iso_job_broken_by();
-    error->team = r->slot != -1 ? ISO->teams[r->team]->handle : SHMEM_TEAM_INVALID; /* a place in the table is for ever */
+    error->team = r->slot != -1 ? iso_team_at(r->team) : SHMEM_TEAM_INVALID;
 }
 
 bool iso_proxy_first_error(struct device *device, int team, int slot, shmemx_device_error_t *error)

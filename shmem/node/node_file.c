@@ -59,12 +59,10 @@ static int fail_node_file(const char *what)
 static int map_file(void)
 {
     struct state *self = ISO;
-    size_t bytes = file_bytes();
-    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, self->node_fd, 0);
+    void *at = mmap(NULL, file_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, self->node_fd, 0);
     if (at == MAP_FAILED)
         return fail_node_file("mapped");
     self->node = (struct node_file *)at;
-    self->node_bytes = bytes;
     return 0;
 }
 
@@ -369,11 +367,10 @@ void iso_node_leave(void)
 #endif
     }
     if (self->node != NULL && held == 0)
-        munmap(self->node, self->node_bytes);
+        munmap(self->node, self->node->head.hosts_at + (size_t)self->node->head.n_nodes * sizeof(struct node_host));
     if (self->node_fd >= 0)
         close(self->node_fd);
     self->node = NULL;
-    self->node_bytes = 0;
     self->node_fd = -1;
     self->node_left = 0;
     self->node_joined = false;

@@ -24,6 +24,7 @@ struct segment;
 struct slot;
 struct ofi;
 struct team;
+struct team_table;
 struct verbs;
 
 /* CHILD: a process forked by a PE, with no part in its job; whatever it calls ends this process and nothing else. */
@@ -66,12 +67,9 @@ struct state {
     struct ctx ctx_default;
     struct ctx ctx_words; /* of slots: in order with what ctx_default sends; a quiet of that need not wait for them */
 
-    /* teams and contexts: [index of handle], NULL where free */
-    struct team **teams;
-    int n_teams;
-    struct team *free_teams; /* places of destroyed teams */
-    struct ctx **ctxs;
-    int n_ctxs, free_ctx; /* places in use so far; the last one that is free again, 0: none */
+    struct team_table *teams; /* team/team.c */
+    struct ctx **ctxs;        /* [index of handle], NULL where free */
+    int n_ctxs, free_ctx;     /* places in use so far; the last one that is free again, 0: none */
     struct team *world, *shared; /* NULL before the first start */
     pthread_mutex_t tables_lock; /* teams, ctxs */
     pthread_mutex_t slots_lock;  /* grants and requests of slot.c: reading keys */
@@ -105,7 +103,6 @@ struct state {
 
     int listener; /* unix socket, -1: none */
     struct node_file *node;     /* node_file.h; NULL: alone on its node */
-    size_t node_bytes;          /* mapped */
     int node_fd;                /* -1: none */
     bool node_joined;           /* the others know this PE, and see its death */
     uint32_t node_left;         /* PEs of the node known to have left */

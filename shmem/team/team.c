@@ -15,15 +15,27 @@
 #define TEAMS_MAX 65536
 #define FIRST_INDEX 3 /* 0 is SHMEM_TEAM_INVALID, 1 SHMEM_TEAM_WORLD, 2 SHMEM_TEAM_SHARED */
 
+/* Never moves: look-ups take no lock. */
+struct team_table {
+    int n;
+    struct team *free;          /* places of destroyed teams */
+    struct team *of[TEAMS_MAX]; /* [index of handle], NULL where free */
+};
+
 struct team *iso_team_or_null(shmem_team_t handle)
 {
     struct state *self = ISO;
     int i = (int)((uintptr_t)handle & (TEAMS_MAX - 1));
     if (handle == SHMEM_TEAM_WORLD && self->life == LIFE_RUNNING)
         return self->world;
-    struct team *team = i > 0 && i < __atomic_load_n(&self->n_teams, __ATOMIC_ACQUIRE) ? self->teams[i] : NULL;
+    struct team_table *teams = self->teams;
+    if (teams == NULL || i <= 0 || i >= __atomic_load_n(&teams->n, __ATOMIC_ACQUIRE)) /* pairs with take_place */
+        return NULL;
+    struct team *team = teams->of[i];
     return team != NULL && team->handle == handle ? team : NULL;
 }
+
+shmem_team_t iso_team_at(int index) { return ISO->teams->of[index]->handle; }
 
 struct team *iso_team(shmem_team_t handle, const char *call)
 {
@@ -89,8 +101,8 @@ static void close_team(struct team *team)
     pthread_mutex_lock(&ISO->tables_lock);
     free(team->world_of);
     team->world_of = NULL;
-    team->next_free = ISO->free_teams;
-    ISO->free_teams = team;
+    team->next_free = ISO->teams->free;
+    ISO->teams->free = team;
     pthread_mutex_unlock(&ISO->tables_lock);
 }
 
@@ -113,17 +125,17 @@ static int start_predefined(struct team *team, shmem_team_t handle, const int *p
 int iso_team_start(void)
 {
     struct state *self = ISO;
-    self->teams = (struct team **)calloc(TEAMS_MAX, sizeof *self->teams); /* never moves: look-ups take no lock */
+    struct team_table *teams = self->teams = (struct team_table *)calloc(1, sizeof *teams);
     self->world = (struct team *)calloc(1, sizeof *self->world);
     self->shared = (struct team *)calloc(1, sizeof *self->shared);
-    if (self->teams == NULL || self->world == NULL || self->shared == NULL)
+    if (teams == NULL || self->world == NULL || self->shared == NULL)
         return -ENOMEM;
     int rc = start_predefined(self->world, SHMEM_TEAM_WORLD, NULL, self->n_pes);
     if (rc == 0)
         rc = start_predefined(self->shared, SHMEM_TEAM_SHARED, self->local_pes, self->n_local);
-    self->teams[1] = self->world;
-    self->teams[2] = self->shared;
-    self->n_teams = FIRST_INDEX;
+    teams->of[1] = self->world;
+    teams->of[2] = self->shared;
+    teams->n = FIRST_INDEX;
     return rc;
 }
 
@@ -139,22 +151,21 @@ static void drop_team(struct team *team)
 void iso_team_stop(void)
 {
     struct state *self = ISO;
-    for (int i = FIRST_INDEX; self->teams != NULL && i < self->n_teams; i++) {
-        if (self->teams[i]->world_of != NULL)
-            drop_team(self->teams[i]);
-        free(self->teams[i]);
+    struct team_table *teams = self->teams;
+    for (int i = FIRST_INDEX; teams != NULL && i < teams->n; i++) {
+        if (teams->of[i]->world_of != NULL)
+            drop_team(teams->of[i]);
+        free(teams->of[i]);
     }
-    if (self->n_teams != 0) {
+    if (teams != NULL && teams->n != 0) {
         drop_team(self->shared);
         drop_team(self->world);
     }
     free(self->shared);
     free(self->world);
     self->shared = self->world = NULL;
-    free(self->teams);
+    free(teams);
     self->teams = NULL;
-    self->n_teams = 0;
-    self->free_teams = NULL;
 }
 
 /* ---- split ---- */
@@ -164,18 +175,19 @@ void iso_team_stop(void)
 static struct team *take_place(int n)
 {
     struct state *self = ISO;
+    struct team_table *teams = self->teams;
     int *world_of = (int *)malloc(sizeof *world_of * (size_t)n);
     if (world_of == NULL)
         return NULL;
     pthread_mutex_lock(&self->tables_lock);
-    struct team *team = self->free_teams;
-    int next = self->n_teams;
+    struct team *team = teams->free;
+    int next = teams->n;
     if (team != NULL) {
-        self->free_teams = team->next_free;
+        teams->free = team->next_free;
     } else if (next < TEAMS_MAX && (team = (struct team *)calloc(1, sizeof *team)) != NULL) {
         team->handle = (shmem_team_t)(uintptr_t)next; /* of generation 0, which is never given out */
-        self->teams[next] = team;
-        __atomic_store_n(&self->n_teams, next + 1, __ATOMIC_RELEASE); /* pairs with the acquire in iso_team_or_null */
+        teams->of[next] = team;
+        __atomic_store_n(&teams->n, next + 1, __ATOMIC_RELEASE); /* pairs with the acquire in iso_team_or_null */
     }
     if (team != NULL) {
         uintptr_t handle = (uintptr_t)team->handle + TEAMS_MAX; /* the next generation */
