@@ -211,10 +211,10 @@ int shmemx_team_mask_deaths(shmem_team_t team, int masks);
  * host for the others and does not end so.
  *
  * `why` is copied; more than 111 bytes are cut off. Not collective; any thread, while others are in calls. Nothing
- * changes in a team that is broken already. Returns 0; or nonzero, with nothing done: team is not a team of this PE, or
- * is SHMEM_TEAM_WORLD or SHMEM_TEAM_SHARED, or has one member; why is a null pointer; the mode is not
- * SHMEMX_ERRORS_RETURN; members are on several nodes; or the team has sends or receives on streams. shmemx_break is for
- * these. */
+ * changes in a team that is broken already. Returns 0; or nonzero, with nothing done and nothing printed, the sentence
+ * in shmemx_error_text: team is not a team of this PE, or is SHMEM_TEAM_WORLD or SHMEM_TEAM_SHARED, or has one member;
+ * why is a null pointer; the mode is not SHMEMX_ERRORS_RETURN; members are on several nodes; or the team has sends or
+ * receives on streams. shmemx_break is for these. */
 int shmemx_team_break(shmem_team_t team, const char *why);
 
 /* ---- devices: a GPU, or the CPU as a device (the build's flavour decides) ----

@@ -704,12 +704,12 @@ void iso_slot_break(const struct slot *slot, const char *why)
     tell_end(slot->memory, 1 + (uint64_t)ISO->my_pe, why);
 }
 
-#define TEAM_BROKEN "%s: this team was broken by pe %d%s%s"
+#define TEAM_BROKEN "this team was broken by pe %d%s%s"
 int iso_slot_refuse(const struct slot *slot, const char *call)
 {
     const struct slot_end *end = iso_slot_end(slot->memory);
     const char *why = reason_of(end);
-    iso_log_elsewhere(TEAM_BROKEN, iso_call_name(call), (int)prim_load_acquire_u64(&end->by) - 1,
+    iso_log_elsewhere("%s: " TEAM_BROKEN, iso_call_name(call), (int)prim_load_acquire_u64(&end->by) - 1,
                       why != NULL ? ": " : "", why != NULL ? why : "");
     return -EIO;
 }
@@ -717,10 +717,12 @@ int iso_slot_refuse(const struct slot *slot, const char *call)
 int iso_slot_give_up(const struct slot *slot, const char *call)
 {
     const struct slot_end *end = iso_slot_end(slot->memory);
-    tell_members(slot, prim_load_acquire_u64(&end->by), reason_of(end)); /* before this member goes on */
+    uint64_t by = prim_load_acquire_u64(&end->by);
+    const char *why = reason_of(end);
+    tell_members(slot, by, why); /* before this member goes on */
     if (iso_error_returns(call))
         return iso_slot_refuse(slot, call);
-    iso_fatal(call, "this team was broken by pe %d", (int)prim_load_acquire_u64(&end->by) - 1);
+    iso_fatal(call, TEAM_BROKEN, (int)by - 1, why != NULL ? ": " : "", why != NULL ? why : "");
 }
 
 /* ---- far halves and waits of slot.h ---- */
