@@ -191,12 +191,14 @@ void *pshmemx_team_malloc(shmem_team_t team_handle, size_t size, int kind)
     static const char call[] = "shmemx_team_malloc";
     size_t offset;
     struct team *team = team_of_buffer(team_handle, call);
-    if (team == NULL || size == 0)
+    if (team == NULL)
         return NULL;
     if (!is_equal(team, (uint64_t)size ^ (uint64_t)(unsigned)kind << 60, call)) {
         log_error("%s: size %zu and kind %d differ between members; they must be equal", call, size, kind);
         return NULL;
     }
+    if (size == 0)
+        return NULL;
     struct segment *part = part_of_kind(call, kind, SEGMENT_TEAM);
     int rc = take_local_place(team, part, size, &offset, call);
     if (rc != 0) {

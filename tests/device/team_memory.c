@@ -164,7 +164,8 @@ static void check_refusals(int kind)
     CHECK(shmemx_team_malloc(SHMEM_TEAM_WORLD, 8, 9) == NULL);
     CHECK(shmemx_team_malloc(SHMEM_TEAM_WORLD, (size_t)15 << 40, kind) == NULL);
     if (check_self.npes > 1)
-        CHECK(shmemx_team_malloc(SHMEM_TEAM_WORLD, 8 + (size_t)(check_self.pe == 0), kind) == NULL);
+        for (size_t least = 0; least <= 8; least += 8)
+            CHECK(shmemx_team_malloc(SHMEM_TEAM_WORLD, least + (size_t)(check_self.pe == 0), kind) == NULL);
     CHECK(shmemx_team_free(SHMEM_TEAM_INVALID, NULL) != 0);
     CHECK(shmemx_team_free(SHMEM_TEAM_WORLD, &on_stack) != 0);
     CHECK_EQ(shmemx_team_free(SHMEM_TEAM_WORLD, NULL), 0);
