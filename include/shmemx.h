@@ -259,9 +259,10 @@ void shmemx_free(void *ptr);
  * addresses, handles, streams and captured graphs stay. keep: 1: contents lie in host memory meanwhile; 0: contents of
  * objects are lost, those of the library are kept. First waits for the work in all streams of this PE. Until
  * shmemx_resume calls that need the device return errors, and no kernel, graph or copy of the program may touch device
- * memory of the library. Memory of the host and registered buffers stay. Collective over the world, with equal keep.
- * 0; nonzero after a sentence on all PEs, and nothing has changed: PEs on several nodes, memory shared by ipc, a
- * stream that is being captured, no host memory for the contents, or memory that is lent back already. */
+ * memory of the library; objects may be freed. Memory of the host and registered buffers stay. Collective over the
+ * world, with equal keep. 0; nonzero after a sentence on all PEs, and nothing has changed: PEs on several nodes, memory
+ * shared by ipc, a stream that is being captured, no host memory for the contents, or memory that is lent back
+ * already. */
 int shmemx_suspend(int keep);
 /* Takes it again, with the contents that were kept. shmem_finalize does so itself. Collective over the world. 0;
  * nonzero after a sentence on all PEs, and it is still lent back: the device has not that much memory left, so the call

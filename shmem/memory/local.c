@@ -47,6 +47,8 @@ static ISO_COLD void report_full(const char *call, const struct segment *part, s
 static struct segment *object_at(const char *call, const void *ptr, enum segment_kind of, struct alloc_object *object)
 {
     struct segment *part = iso_segment_of(ptr, 1);
+    if (part == NULL)
+        part = iso_segment_lent(ptr); /* its objects may be freed */
     if (part == NULL || part->kind != of) {
         log_error("%s: ptr %p is not %s memory of this library", iso_call_name(call), ptr, iso_segment_kind_name(of));
         return NULL;
@@ -242,6 +244,8 @@ int pshmemx_offset_of(const void *addr, uint64_t *offset)
     if (iso_enter(__func__) != 0)
         return 1;
     const struct segment *s = iso_segment_of(addr, 1);
+    if (s == NULL)
+        s = iso_segment_lent(addr);
     if (offset == NULL || s == NULL || s->kind == SEGMENT_BUFFER) {
         log_error("shmemx_offset_of: %s%p is %s", offset == NULL ? "offset of " : "addr ", addr,
                   offset == NULL ? "a null pointer"
@@ -268,7 +272,7 @@ void *pshmemx_at_offset(int pe, uint64_t offset)
         return s->base + at;
     log_error("shmemx_at_offset: offset %#llx is not of shmemx_offset_of on a PE of this job%s",
               (unsigned long long)offset,
-              s != NULL && s->limit == 0 ? ", or this PE has not called shmemx_device_init" : "");
+              s != NULL && s->limit == 0 ? ", or this PE has not called shmemx_device_init or shmemx_resume" : "");
     return NULL;
 }
 
@@ -299,6 +303,8 @@ int pshmemx_address_info(const void *addr, shmemx_address_info_t *info)
     }
     memset(info, 0, sizeof *info);
     const struct segment *s = iso_segment_of(addr, 1);
+    if (s == NULL)
+        s = iso_segment_lent(addr);
     if (s == NULL)
         return 1;
     info->place = places[s->kind];

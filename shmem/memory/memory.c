@@ -222,7 +222,7 @@ void iso_memory_give_back(const struct segment *segment, size_t from, size_t siz
 
 static void retire(const struct heap *h, size_t offset, size_t size)
 {
-    if (ISO->debug && size < GIVE_BACK_BYTES)
+    if (ISO->debug && size < GIVE_BACK_BYTES && iso_segment_lent(objects_of(h) + offset) == NULL)
         h->fill(objects_of(h) + offset, POISON, size);
     iso_memory_give_back(h->segment, h->start + offset, size);
 }

@@ -364,6 +364,18 @@ struct segment *iso_segment_search(const void *addr, size_t len)
     return NULL;
 }
 
+/* Its limit is 0, so no other look-up finds it. */
+struct segment *iso_segment_lent(const void *addr)
+{
+    struct state *self = ISO;
+    for (int i = SEGMENT_INDEX_DEVICE; self->device != NULL && i < SEGMENT_INDEX_FREE; i++) {
+        struct segment *s = &self->segments[i];
+        if (s->on_device && s->limit == 0 && (size_t)((const char *)addr - s->base) < s->len)
+            return s;
+    }
+    return NULL;
+}
+
 /* The pieces of a registered buffer are neighbours in the address space: a range may span them. */
 static bool spans_buffer(const char *addr, size_t len)
 {
@@ -426,6 +438,8 @@ void iso_fatal_address(const char *call, const char *arg, const void *addr, size
     iso_check_life(call);
     if (addr == NULL)
         iso_fatal(call, "%s is a null pointer", arg);
+    if (iso_segment_lent(addr) != NULL)
+        iso_fatal(call, "%s %p is device memory that is lent back; call shmemx_resume first, on all PEs", arg, addr);
     if (len == SIZE_MAX) /* a size that does not fit, see iso_target_bytes */
         iso_fatal(call, "nelems is too large: the elements at %s %p have more bytes than an address space", arg, addr);
     for (int i = 0; i < self->n_segments; i++) {

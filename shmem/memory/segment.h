@@ -52,6 +52,7 @@ enum {
 /* ---- look-ups: the hot path ---- */
 
 struct segment *iso_segment_search(const void *addr, size_t len); /* segments after the first two; NULL: none */
+struct segment *iso_segment_lent(const void *addr); /* device memory that shmemx_suspend has lent back; NULL: no such */
 
 /* The segment that holds [addr, addr + len) of this PE, or NULL. Heap or data segment is chosen without a branch, so
  * that global variables cost what heap objects cost. */

@@ -186,6 +186,8 @@ static enum agent_side side_of_local(const void *addr)
     if (ISO_LIKELY(!ISO->careful) || ISO->device == NULL)
         return AGENT_HOST;
     const struct segment *s = iso_segment_of(addr, 1);
+    if (s == NULL)
+        s = iso_segment_lent(addr); /* move() says so */
     return s == NULL ? AGENT_UNKNOWN : s->on_device ? AGENT_DEVICE : AGENT_HOST;
 }
 
@@ -244,6 +246,8 @@ static void move_in_segment(const struct far_move *m, struct place at, char *loc
 /* A range that spans segments of one registered buffer is split where they end. */
 static void move(const struct far_move *m, struct place at, char *local, size_t len)
 {
+    if (m->side == AGENT_DEVICE && iso_segment_lent(local) != NULL)
+        iso_fatal_address(m->call, m->put ? "source" : "dest", local, len);
     if (at.segment != NULL) {
         move_in_segment(m, at, local, len);
         return;

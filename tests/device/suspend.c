@@ -101,12 +101,29 @@ static size_t pages_of_big(const struct suspend_state *s)
     return there;
 }
 
+/* Objects are known, and may be freed. */
+static void check_freed(void *of_all, void *own, void *of_team)
+{
+    shmemx_address_info_t info;
+    uint64_t place;
+    CHECK_EQ(shmemx_address_info(own, &info), 0);
+    CHECK_EQ(info.place, SHMEMX_PLACE_LOCAL);
+    CHECK_EQ(info.object == own, 1);
+    CHECK_EQ(shmemx_offset_of(of_team, &place), 0);
+    shmemx_free(of_all);
+    shmemx_local_free(own);
+    CHECK_EQ(shmemx_team_free(SHMEM_TEAM_WORLD, of_team), 0);
+    CHECK_EQ(shmemx_address_info(own, &info), 0);
+    CHECK_EQ(info.object == NULL, 1);
+}
+
 static void check_refused(struct suspend_state *s)
 {
     shmemx_coll_t c = shmemx_coll_of(SHMEMX_ALLREDUCE, SHMEM_TEAM_WORLD, s->dest, s->source, WORDS, SHMEMX_UINT32);
     shmemx_stream_t stream = NULL;
     CHECK(shmemx_suspend(1) != 0);
     CHECK(shmemx_coll_on_stream(&c, s->stream) != 0);
+    CHECK(shmemx_coll_on_host(&c) != 0);
     CHECK(shmemx_malloc(64, SHMEMX_DEVICE) == NULL);
     CHECK(shmemx_local_malloc(64, SHMEMX_DEVICE) == NULL);
     CHECK(shmemx_team_malloc(SHMEM_TEAM_WORLD, 64, SHMEMX_DEVICE) == NULL);
@@ -163,10 +180,14 @@ static int test_main(void)
         int keep = round % 3 != 0;
         write_objects(&s, round);
         CHECK(!of_cpu || pages_of_big(&s) > 0);
+        void *of_all = shmemx_malloc(WORDS, SHMEMX_DEVICE);
+        void *own = shmemx_local_malloc(WORDS, SHMEMX_DEVICE);
+        void *of_team = shmemx_team_malloc(SHMEM_TEAM_WORLD, WORDS, SHMEMX_DEVICE);
         shmem_barrier_all();
         CHECK_EQ(shmemx_suspend(keep), 0);
         CHECK(!of_cpu || pages_of_big(&s) == 0);
         check_refused(&s);
+        check_freed(of_all, own, of_team);
         CHECK_EQ(shmemx_resume(), 0);
         if (keep)
             check_objects(&s, round);

@@ -31,6 +31,34 @@ static void fetched(void)
     long *host = (long *)shmem_malloc(8);
     shmem_long_atomic_fetch_add_nbi(words(), host, 1, 0);
 }
+static void lent_put_to(void)
+{
+    shmemx_suspend(0);
+    shmem_putmem(device, "x", 1, 0);
+}
+static void lent_put_from(void)
+{
+    void *host = shmem_malloc(8);
+    shmemx_suspend(0);
+    shmem_putmem(host, device, 8, 0);
+}
+static void lent_get(void)
+{
+    long *host = (long *)shmem_malloc(64);
+    shmemx_suspend(0);
+    shmem_long_iget(words(), host, 2, 1, 4, 0);
+}
+static void lent_fetch(void)
+{
+    long *host = (long *)shmem_malloc(8);
+    shmemx_suspend(0);
+    shmem_long_atomic_fetch_nbi(words(), host, 0);
+}
+static void lent_test(void)
+{
+    shmemx_suspend(0);
+    (void)shmem_long_test(words(), SHMEM_CMP_EQ, 0);
+}
 static void misaligned(void) { (void)shmem_signal_fetch((const uint64_t *)(const void *)(device + 4)); }
 static void registered(void)
 {
@@ -54,6 +82,11 @@ static const struct wrong cases[] = {
     {past, "shmem_putmem: dest ", "ends beyond the device segment"},
     {beyond, "shmem_putmem: dest ", "beyond its objects"},
     {fetched, "shmem_long_atomic_fetch_add_nbi: fetch ", "must be memory of the host"},
+    {lent_put_to, "shmem_putmem: dest ", "is lent back; call shmemx_resume"},
+    {lent_put_from, "shmem_putmem: source ", "is lent back; call shmemx_resume"},
+    {lent_get, "shmem_long_iget: dest ", "is lent back; call shmemx_resume"},
+    {lent_fetch, "shmem_long_atomic_fetch_nbi: fetch ", "must be memory of the host"},
+    {lent_test, "shmem_long_test: ivar ", "is lent back; call shmemx_resume"},
     {misaligned, "shmem_signal_fetch: sig_addr ", "not aligned to 8 bytes"},
     {registered, "shmemx_buffer_register: pe 0 has addr ", "symmetric already"},
 };
