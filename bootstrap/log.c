@@ -4,6 +4,7 @@
 #include "log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -63,6 +64,13 @@ int iso_log_parse_level(const char *text, enum log_level *level)
             return 0;
         }
     return -EINVAL;
+}
+
+void iso_log_reserve(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            (void)!open("/dev/null", O_RDWR);
 }
 
 static void write_whole(const char *line, size_t len)

@@ -17,6 +17,8 @@
 
 enum log_level { LOG_ANSWER = -1, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_TRACE };
 
+/* Descriptors 0 to 2 exist afterwards, so that no file or connection of the library becomes the program's stdout. */
+void iso_log_reserve(void);
 /* Messages above `level` are dropped; errors and answers never are. Default: warn. */
 void iso_log_set_level(enum log_level level);
 /* Whether a message of this level would be printed: for those that are costly to compose. */

@@ -200,6 +200,7 @@ static int start_locked(const shmemx_init_attr_t *attr, int requested, int *prov
     }
     if (attr != NULL)
         iso_init_attr_apply(attr, &env);
+    iso_log_reserve();
     self->debug = env.debug;
     enum log_level level = self->debug ? LOG_DEBUG : LOG_WARN;
     iso_log_parse_level(env.log, &level); /* empty: stays; iso_env_read has refused what it does not know */

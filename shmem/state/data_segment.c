@@ -295,6 +295,7 @@ static const char *share(void)
 /* Before main, when the program has no second thread that could write in the middle of the copy. */
 __attribute__((constructor)) static void start_data_segment(void)
 {
+    iso_log_reserve();
     data.refusal = share();
     if (data.refusal == NULL)
         pthread_atfork(before_fork, after_fork_parent, rename_in_child);

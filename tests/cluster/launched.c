@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -62,6 +63,18 @@ static int again(int expected)
         shmem_finalize();
     }
     return bad;
+}
+
+/* The library has taken none of the first descriptors, which were closed, for itself. */
+static int stdio(void)
+{
+    struct stat of;
+    shmem_init();
+    for (int fd = 0; fd < 3; fd++)
+        if (fstat(fd, &of) != 0 || !S_ISCHR(of.st_mode))
+            return 1;
+    shmem_finalize();
+    return 0;
 }
 
 /* PE 0 counts its input, the others must have none. */
@@ -195,6 +208,8 @@ int main(int argc, char **argv)
         return again(number);
     if (!strcmp(action, "input"))
         return input();
+    if (!strcmp(action, "stdio"))
+        return stdio();
     if (!strcmp(action, "wait"))
         return wait_for_ever();
     if (!strcmp(action, "global") && argc == 2)
@@ -222,7 +237,7 @@ int main(int argc, char **argv)
         return 0;
     }
     fprintf(stderr,
-            "usage: launched ranks N | again N | threads N | atexit N | nested | closed | input | wait | global | "
+            "usage: launched ranks N | again N | threads N | atexit N | nested | closed | input | stdio | wait | global | "
             "late | exit|global|raise VALUE PE\n");
     return 2;
 }

@@ -11,6 +11,8 @@ job 10 "$launched" again 1
 expect_lines 3 '^pe 0 of 1 ok$' "init after finalize"
 job 10 "$launched" global 4 0
 expect_status 4 "shmem_global_exit(4)"
+job 10 bash -c 'exec "$0" stdio 0<&- 1>&- 2>&-' "$launched"
+expect_status 0 "stdin, stdout and stderr that are closed"
 for variable in OMPI_COMM_WORLD_SIZE PMI_SIZE SLURM_STEP_NUM_TASKS; do
     job 10 env $variable=4 "$launched" ranks 1
     expect_error_status "$variable=4 without PMIx"
