@@ -100,6 +100,8 @@ def group_of(group):
         raise IsomerError("there is no default process group: call torch.distributed.init_process_group")
     if isinstance(group, IsomerGroup):
         return group
+    if not isinstance(group, ProcessGroup):
+        raise ValueError(f"isomer: group is {group}; where new_group gave no process group, this rank is not a member")
     made = _beside.get(group)
     if made is None or not made.is_open():
         if group is not dist.group.WORLD:
@@ -506,6 +508,8 @@ class IsomerGroup(ProcessGroup):
 
     def allocate_tensor(self, size, *, dtype, device):
         """Memory of the library, with undefined contents, which other members read by pointer."""
+        from .memory import check_device
+        check_device(device, self.lease.world)
         return pool_of(self.lease.world, device).take((size,), dtype)
 
     @property

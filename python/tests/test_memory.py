@@ -265,8 +265,26 @@ def waits_end():
         iso.wait(signal, 1, timeout=0.3)
     with pytest.raises(ValueError, match="one element"):
         iso.put_signal(signal, signal, iso.zeros(2), 1, 0)
-    with pytest.raises(NotImplementedError, match="no tensors on cuda"):
-        iso.empty(3, device="cuda")
+    for call in (lambda: iso.empty(3, device="cuda"),
+                 lambda: dist.group.WORLD.allocate_tensor(3, dtype=torch.float32, device="cuda")):
+        with pytest.raises(NotImplementedError, match="no tensors on cuda"):
+            call()
+    part = dist.new_group([0])
+    if dist.get_rank() == 1:
+        with pytest.raises(ValueError, match="this rank is not a member"):
+            iso.empty(3, group=part)
+    with pytest.raises(ValueError, match="negative size"):
+        iso.empty(2, -3)
+    for call in (lambda word: iso.wait(word), lambda word: iso.fetch(word), lambda word: iso.signal(word, 1, rank=0)):
+        with pytest.raises(ValueError, match="a signal is one element"):
+            call(torch.zeros(2))
+    for call in (lambda: iso.wait(signal, 2**64), lambda: iso.signal(signal, 2**64, rank=0),
+                 lambda: iso.put_signal(signal, signal, signal, -2**63 - 1, 0)):
+        with pytest.raises(ValueError, match="is outside"):
+            call()
+    iso.signal(signal, -1, rank=1 - dist.get_rank())
+    assert iso.wait(signal, -1, "==") == 2**64 - 1
+    iso.barrier()
     iso.signal(signal, 2**40, rank=1 - dist.get_rank())
     assert iso.wait(signal, 2**40, "==") == 2**40
     iso.barrier()
