@@ -21,6 +21,7 @@ from ctypes import byref, c_uint64
 import torch
 
 from . import _lib
+from ._core import plain
 from ._device import streams_of
 from ._device import synchronize as wait_for_stream
 from ._lib import IsomerError
@@ -89,6 +90,8 @@ def empty(*shape, dtype=None, device="cpu", group=None, local=False, for_kernels
     groups that are not all of the job, and local, after prepare()."""
     _, on_gpu = check_device(device)
     shape = torch.Size(shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
+    if any(size < 0 for size in shape):
+        raise ValueError(f"isomer: empty: the shape {tuple(shape)} has a negative size")
     dtype = dtype or torch.get_default_dtype()
     nbytes = shape.numel() * dtype.itemsize
     if nbytes == 0:
@@ -196,6 +199,8 @@ def _pe(block, rank, group):
 
 def place(tensor):
     """Names a contiguous tensor of this rank, symmetric or local, to all ranks of the job."""
+    if tensor.numel() == 0:
+        return Place(group_of(None).lease.world.pe, 0, tuple(tensor.shape), tensor.dtype)
     block, offset = block_of(_contiguous(tensor, "place")), c_uint64()
     block.world.check(block.world.lib.shmemx_offset_of(tensor.data_ptr(), byref(offset)))
     return Place(block.world.pe, offset.value, tuple(tensor.shape), tensor.dtype)
@@ -204,6 +209,8 @@ def place(tensor):
 def peer(tensor, rank=None, group=None):
     """A view of rank's object of a symmetric tensor, `rank` in the tensor's group, or of what a Place names in the job
     of `group`. None: the rank is on another node, so that only put and get reach it."""
+    if _is_empty(tensor):
+        return torch.empty(tensor.shape, dtype=tensor.dtype)
     if isinstance(tensor, Place):
         world = group_of(group).lease.world
         world.check_usable()
@@ -216,8 +223,6 @@ def peer(tensor, rank=None, group=None):
             raise ValueError("isomer: peer: the tensor is local; send place() of it and call peer with that")
         pe, shape, dtype = _pe(block, rank, None), tensor.shape, tensor.dtype
         world, address, nbytes = block.world, tensor.data_ptr(), extent(tensor)
-    if nbytes == 0:
-        return torch.empty(shape, dtype=dtype)
     on_gpu = _is_on_gpu(world, address)
     near = (world.lib.shmemx_device_ptr if on_gpu else world.lib.shmem_ptr)(address, pe)
     if not near:
@@ -227,9 +232,19 @@ def peer(tensor, rank=None, group=None):
 
 
 def _contiguous(tensor, name):
-    if not tensor.is_contiguous():
-        raise ValueError(f"isomer: {name} takes contiguous tensors of the library")
+    if not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
+        raise ValueError(f"isomer: {name} takes contiguous tensors of the library, and no views by conj()")
     return tensor
+
+
+def _is_empty(tensor):
+    """It has no elements, so no address either. Of a Place, too."""
+    return 0 in tensor.shape
+
+
+def _check_type(mine, other, name):
+    if mine.dtype != other.dtype:
+        raise ValueError(f"isomer: {name}: this rank's tensor has {mine.dtype} and the other rank's {other.dtype}")
 
 
 def _target(tensor, rank, name, nbytes, group=None):
@@ -250,10 +265,21 @@ def _target(tensor, rank, name, nbytes, group=None):
     return world, address, pe, on_gpu
 
 
-def _signal(signal, rank, name):
-    if not isinstance(signal, Place) and (signal.numel() != 1 or signal.dtype not in (torch.int64, torch.uint64)):
+def _word(signal, name):
+    if torch.Size(signal.shape).numel() != 1 or signal.dtype not in (torch.int64, torch.uint64):
         raise ValueError(f"isomer: {name}: a signal is one element of int64 or uint64 in symmetric memory")
-    return _target(signal, rank, name, 8)
+    return signal
+
+
+def _bits(value, name):
+    """What a signal of that value holds: 64 bits, as an int64 or as a uint64 has them."""
+    if not -2**63 <= value < 2**64:
+        raise ValueError(f"isomer: {name}: value {value} is outside -2**63..2**64 - 1")
+    return value & (2**64 - 1)
+
+
+def _signal(signal, rank, name):
+    return _target(_word(signal, name), rank, name, 8)
 
 
 def _is_on_stream(block):
@@ -295,7 +321,10 @@ def issue(world, on_gpu, name, on_stream, *arguments):
 def put(dest, source, rank=None):
     """source, of this rank, to rank's object of dest. On the host, source may be changed on return; on a stream, by
     later work of the stream. The data has arrived after quiet(); the other rank must be told."""
-    source = source.detach().contiguous()
+    _check_type(source, dest, "put")
+    if _is_empty(source) and _is_empty(dest):
+        return
+    source = plain(source)
     world, address, pe, on_gpu = _target(dest, rank, "put", extent(source))
     check_local(world, source, on_gpu, "put")
     issue(world, on_gpu, "shmem_putmem", "shmemx_putmem_on_stream", address, source.data_ptr(), extent(source), pe)
@@ -304,7 +333,9 @@ def put(dest, source, rank=None):
 def get(dest, source, rank=None):
     """rank's object of source to dest, a contiguous tensor of this rank, which has it on return (on a stream: for later
     work of the stream)."""
-    _contiguous(dest, "get")
+    _check_type(dest, source, "get")
+    if _is_empty(_contiguous(dest, "get")) and _is_empty(source):
+        return
     world, address, pe, on_gpu = _target(source, rank, "get", extent(dest))
     check_local(world, dest, on_gpu, "get")
     issue(world, on_gpu, "shmem_getmem", "shmemx_getmem_on_stream", dest.data_ptr(), address, extent(dest), pe)
@@ -313,9 +344,11 @@ def get(dest, source, rank=None):
 def put_signal(dest, source, signal, value=1, rank=None, add=False):
     """put, then the signal on the same rank: it becomes value, or grows by it. A rank that sees the signal by wait or
     fetch sees the data."""
-    source = source.detach().contiguous()
-    world, address, pe, on_gpu = _target(dest, rank, "put_signal", extent(source))
-    _, word, signal_pe, signal_on_gpu = _signal(signal, rank, "put_signal")
+    _check_type(source, dest, "put_signal")
+    source, value, at_signal = plain(source), _bits(value, "put_signal"), _signal(signal, rank, "put_signal")
+    no_data = _is_empty(source) and _is_empty(dest)
+    world, address, pe, on_gpu = at_signal if no_data else _target(dest, rank, "put_signal", extent(source))
+    _, word, signal_pe, signal_on_gpu = at_signal
     if pe != signal_pe:
         raise ValueError(f"isomer: put_signal: dest is on pe {pe} and the signal on pe {signal_pe}")
     if on_gpu != signal_on_gpu:
@@ -329,6 +362,7 @@ def signal(word, value=1, rank=None, add=False):
     """The signal of rank becomes value, or grows by it, behind all puts of this rank to it (on a GPU: those of the
     current stream)."""
     world, address, pe, on_gpu = _signal(word, rank, "signal")
+    value = _bits(value, "signal")
     if on_gpu:
         stream = _current(world)
         world.check(world.lib.shmemx_quiet_on_stream(stream))
@@ -342,7 +376,7 @@ def signal(word, value=1, rank=None, add=False):
 def wait(word, value=1, compare=">=", timeout=None):
     """Waits until this rank's own signal compares with value; returns it. timeout in seconds; None: the group's. For a
     signal on a GPU, the current stream waits; nothing is returned, and timeout is not looked at."""
-    block = block_of(word)
+    block, value = block_of(_word(word, "wait")), _bits(value, "wait")
     if _is_on_stream(block):
         block.world.check(block.world.lib.shmemx_signal_wait_until_on_stream(word.data_ptr(), CMP[compare], value,
                                                                                _current(block.world)))
@@ -370,7 +404,7 @@ def _wait_on_host(block, word, value, compare, timeout):
 def fetch(word):
     """This rank's own signal now, for the host; puts before it are seen. On a GPU the host first waits for the current
     stream, as item() does."""
-    block = block_of(word)
+    block = block_of(_word(word, "fetch"))
     if _is_on_stream(block):
         block.world.check_stream(_current(block.world))
     return block.world.lib.shmem_signal_fetch(word.data_ptr())

@@ -11,6 +11,7 @@ from ctypes import byref, c_uint64
 import torch
 
 from . import memory
+from ._core import is_plain, plain
 from ._work import IsomerWork
 from .pg import ended_work, group_of
 
@@ -48,7 +49,7 @@ class Window:
         if self._tensor is not None:
             raise ValueError("isomer: tensor_register: the window has a tensor; call tensor_deregister first")
         world, size, offset = self._group.lease.world, self._group.size(), c_uint64()
-        is_ours = tensor.is_contiguous() and (
+        is_ours = is_plain(tensor) and (
             tensor.numel() == 0 or world.lib.shmemx_offset_of(tensor.data_ptr(), byref(offset)) == 0)
         mine = torch.tensor([world.pe, offset.value, tensor.numel(), tensor.element_size() if is_ours else 0])
         told = torch.empty(4 * size, dtype=torch.int64)
@@ -96,7 +97,7 @@ class Window:
         if not 0 <= target_offset_nelems <= place.shape[0] - tensor.numel():
             raise ValueError(f"isomer: put: {tensor.numel()} elements at {target_offset_nelems} are outside of the "
                              f"{place.shape[0]} of rank {dst_rank}")
-        world, source, on_gpu = self._group.lease.world, tensor.detach().contiguous(), self._tensor.is_cuda
+        world, source, on_gpu = self._group.lease.world, plain(tensor), self._tensor.is_cuda
         world.check_usable()
         if tensor.numel() > 0:
             memory.check_local(world, source, on_gpu, "put")

@@ -31,25 +31,24 @@ def rings(make_group):
         inbox.copy_(numbers(me, shape, dtype))
         iso.barrier(group)
         copy = torch.empty_like(inbox)
-        if inbox.numel():
-            iso.get(copy, inbox, left)
-            assert torch.equal(copy, numbers(left, shape, dtype))
-            assert torch.equal(iso.peer(inbox, left), copy)
-            iso.barrier(group)
-            iso.put_signal(inbox, numbers(me + 5, shape, dtype), signals[0], round + 1, rank=right)
-            assert iso.wait(signals[0], round + 1) == round + 1
-            assert torch.equal(inbox, numbers(left + 5, shape, dtype))
-            iso.barrier(group)
-            iso.put(inbox, numbers(me + 9, shape, dtype), right)
-            iso.signal(signals[1], 1, right, add=True)
-            iso.barrier(group)
-            assert torch.equal(inbox, numbers(left + 9, shape, dtype))
-            iso.barrier(group)
-            iso.peer(inbox, right).fill_(1)  # a plain store into the neighbour's memory
-            iso.barrier(group)
-            assert torch.equal(inbox, torch.ones_like(inbox))
+        iso.get(copy, inbox, left)
+        assert torch.equal(copy, numbers(left, shape, dtype))
+        assert torch.equal(iso.peer(inbox, left), copy)
+        iso.barrier(group)
+        iso.put_signal(inbox, numbers(me + 5, shape, dtype), signals[0], round + 1, rank=right)
+        assert iso.wait(signals[0], round + 1) == round + 1
+        assert torch.equal(inbox, numbers(left + 5, shape, dtype))
+        iso.barrier(group)
+        iso.put(inbox, numbers(me + 9, shape, dtype), right)
+        iso.signal(signals[1], 1, right, add=True)
+        iso.barrier(group)
+        assert torch.equal(inbox, numbers(left + 9, shape, dtype))
+        iso.barrier(group)
+        iso.peer(inbox, right).fill_(1)  # a plain store into the neighbour's memory
+        iso.barrier(group)
+        assert torch.equal(inbox, torch.ones_like(inbox))
         iso.free(inbox)
-    assert iso.fetch(signals[1]) == len(TYPES) * 3
+    assert iso.fetch(signals[1]) == len(TYPES) * 4
     if n > 1:
         slices(group, me, n)
     iso.free(signals)
@@ -72,9 +71,44 @@ def slices(group, me, n):
         iso.put(table[0], torch.zeros(4, 6), n)
     with pytest.raises(ValueError, match="not in memory"):
         iso.put(torch.zeros(4), torch.zeros(4), 0)
+    for call in (lambda: iso.put(table[0], torch.zeros(4, 6, dtype=torch.int32), 0),
+                 lambda: iso.get(torch.zeros(4, 6, dtype=torch.int32), table[0], 0),
+                 lambda: iso.put_signal(table[0], torch.zeros(4, 6, dtype=torch.int32),
+                                        iso.empty(1, dtype=torch.int64, local=True), rank=0)):
+        with pytest.raises(ValueError, match="has torch.int32 and the other rank's torch.float32"):
+            call()
+    nothing = table[:0]  # a view that has no address
+    iso.put(nothing, torch.zeros(0, 4, 6), 0)
+    iso.get(torch.zeros(0, 4, 6), iso.place(nothing))
+    assert iso.peer(nothing, 0).shape == (0, 4, 6)
     with pytest.raises(ValueError, match="begin"):
         iso.free(table[1])
     iso.free(table)
+
+
+def conjugates():
+    """What a view by conj() or of an imaginary part shows is not what its memory holds."""
+    me = dist.get_rank()
+    values, inbox = torch.tensor([1 + 2j, 3 - 4j]), iso.zeros(2, dtype=torch.complex64)
+    parts, window = iso.zeros(2), iso.new_window(iso.zeros(2, dtype=torch.complex64))
+    iso.put(inbox, values.conj(), 1 - me)
+    iso.put(parts, values.conj().imag.contiguous()[:2], 1 - me)
+    window.put(values.conj(), 1 - me)
+    iso.quiet()
+    iso.barrier()
+    assert inbox.tolist() == window.get_tensor().tolist() == [1 - 2j, 3 + 4j] and parts.tolist() == [-2, 4]
+    for call in (lambda: iso.put(inbox.conj(), values, 1 - me), lambda: iso.get(values.conj(), inbox, 1 - me),
+                 lambda: iso.place(inbox.conj())):
+        with pytest.raises(ValueError, match=r"no views by conj\(\)"):
+            call()
+    with pytest.raises(ValueError, match="not contiguous memory of the library"):
+        iso.new_window(inbox.conj())
+    window.tensor_deregister()
+    iso.free(inbox, parts)
+
+
+def test_views_that_conjugate(ranks):
+    ranks(2, conjugates)
 
 
 def world():
