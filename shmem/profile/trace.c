@@ -45,10 +45,12 @@ int iso_trace_start(struct profile *p)
     }
     for (p->trace_events = EVENTS_LEAST; p->trace_events < events;)
         p->trace_events *= 2;
-    if (mkdir(folder, 0777) == 0 || errno == EEXIST)
+    char inside[4096];
+    snprintf(inside, sizeof inside, "%s/.", folder);
+    if ((mkdir(folder, 0777) == 0 || errno == EEXIST) && access(inside, W_OK | X_OK) == 0)
         return 0;
     int rc = -errno;
-    log_error("shmem_init: SHMEM_TRACE: the folder %s cannot be made: %s; name one in a folder that exists and may be "
+    log_error("shmem_init: SHMEM_TRACE: the folder %s cannot be made or used: %s; name one in a folder that exists and may be "
               "written", folder, strerror(errno));
     return rc;
 }
