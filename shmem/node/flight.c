@@ -12,6 +12,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -316,6 +317,7 @@ static void write_flight_file(int pe, const struct control *control, const char 
     struct flights *flights = iso_flights_create();
     snprintf(path, sizeof path, "%s/flight.%d.jsonl", ISO->env->flight, pe);
     snprintf(fresh, sizeof fresh, "%s.%d", path, (int)getpid());
+    (void)mkdir(ISO->env->flight, 0777);
     FILE *out = flights != NULL ? fopen(fresh, "we") : NULL;
     bool good = out != NULL;
     if (good) {
@@ -329,8 +331,10 @@ static void write_flight_file(int pe, const struct control *control, const char 
         good = ferror(out) == 0;
         good = fclose(out) == 0 && good && rename(fresh, path) == 0;
     }
-    if (!good)
+    if (!good) {
         log_error("SHMEM_FLIGHT: %s cannot be written: %m", path);
+        (void)unlink(fresh);
+    }
     iso_flights_destroy(flights);
 }
 

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 struct metrics {
     struct state *state;
@@ -112,6 +113,8 @@ static void write_metrics_file(struct metrics *m)
     }
     if (!good && !m->complained)
         log_error("SHMEM_METRICS: cannot write %s: %m", path);
+    if (!good)
+        (void)unlink(fresh);
     m->complained = !good;
 }
 

@@ -40,11 +40,14 @@ assert all(c["end_ns"] == 0 or 0 <= c["end_ns"] - c["begin_ns"] < 60e9 for c in 
 assert max((c["number"], c["call"]) for c in calls if c["pe"] == 1)[1] == "shmem_team_sync", calls' 2>>err ||
         fail "a mismatch, $which: the lines of isomer-info"
 done
-rm -rf flight
-mkdir flight
+rm -rf flight # the library makes it
 SHMEM_FLIGHT=flight job 60 "$oshrun" -n 2 "$sick" wrong
 [ "$status" -ne 0 ] || fail "a wrong PE: status 0"
 grep -q '"why": "shmem_putmem: pe 99 is outside 0..1"' flight/flight.1.jsonl || fail "a wrong PE: no file says why"
+rm flight/flight.1.jsonl && mkdir flight/flight.1.jsonl
+SHMEM_FLIGHT=flight job 60 "$oshrun" -n 2 "$sick" wrong
+expect_message "flight.1.jsonl cannot be written: Is a directory" "a file that cannot be written"
+[ -z "$(find flight -name '*.jsonl.*')" ] || fail "a file that cannot be written leaves another one"
 
 SHMEM_TIMEOUT=0 ISO_TEST_MARK=$mark TMPDIR=$work/tmp "$oshrun" -n 2 "$sick" apart >/dev/null 2>&1 &
 launcher=$!
