@@ -67,6 +67,11 @@ struct device_ring {
     uint64_t leases[ISOD_RING_STAGES];
 };
 
+struct printed {
+    struct isod_record of;
+    uint64_t at_ns;
+};
+
 struct proxy {
     struct state *state;
     struct device *device;
@@ -89,6 +94,8 @@ struct proxy {
     struct isod_record kept[KEPT_MOST];
     struct isod_record first[KEPT_MOST]; /* of each (team, slot) that gave up, until its reset */
     unsigned n_kept, n_first, printed;
+    struct printed last[PRINTED_MOST]; /* a ring: n_printed so far */
+    unsigned n_printed;
 };
 
 /* ---- one entry ---- */
@@ -350,6 +357,21 @@ static struct isod_record *first_of(struct proxy *p, int team, int slot)
     return NULL;
 }
 
+/* Each thread of a kernel tells of its own wait: the first is printed for all that wait in this call for this PE since
+ * before it was printed. records_lock is held. */
+static bool is_repeated(struct proxy *p, const struct isod_record *r)
+{
+    uint64_t now = iso_clock_now_ns();
+    for (unsigned i = 0; i < PRINTED_MOST && r->state != ISOD_RECORD_MISUSE; i++) {
+        const struct isod_record *of = &p->last[i].of;
+        if (of->state == r->state && of->call == r->call && of->pe == r->pe && of->team == r->team &&
+            of->slot == r->slot && now - r->waited_ns < p->last[i].at_ns)
+            return true;
+    }
+    p->last[p->n_printed++ % PRINTED_MOST] = (struct printed){*r, now};
+    return false;
+}
+
 /* records_lock is held. */
 static void keep_record(struct proxy *p, const struct isod_record *r)
 {
@@ -359,6 +381,8 @@ static void keep_record(struct proxy *p, const struct isod_record *r)
         p->kept[p->n_kept++] = *r;
     if (r->state == ISOD_RECORD_LATE)
         iso_wait_show_kernel(call_name(r->call), r->pe, r->addr, r->waited_ns);
+    if (is_repeated(p, r))
+        return;
     if (p->printed++ < PRINTED_MOST)
         print_record(r);
     else if (p->printed == PRINTED_MOST + 1)
