@@ -7,10 +7,12 @@
 #ifndef ISO_PULL_H
 #define ISO_PULL_H
 
+#include "../../bootstrap/log.h"
 #include "../../shmem/team/agree.h"
 #include "../../shmem/transport/far.h"
 #include "../host/coll.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -73,8 +75,8 @@ static const char *pull_pointer(const struct pull *p, int from, int which, size_
     return near != NULL ? near + offset : NULL;
 }
 
-/* The first and the last byte of an array stand for all of it; the first alone where lengths differ. */
-static bool pull_can_read(const struct pull *p, int from, const struct pull_arrays *arrays)
+/* 0 or -errno. The first and the last byte of an array stand for all of it; the first alone where lengths differ. */
+static int pull_try(const struct pull *p, int from, const struct pull_arrays *arrays)
 {
     const struct pull_member *member = &p->members[from];
     struct iovec words[1 + 2 * PULL_ARRAYS] = {{(void *)(uintptr_t)member->sign_addr, sizeof member->sign}};
@@ -88,8 +90,19 @@ static bool pull_can_read(const struct pull *p, int from, const struct pull_arra
         if (!arrays->differ)
             words[n++] = (struct iovec){addr + arrays->bytes[which] - 1, 1};
     }
-    return n == 1 || (iso_far_read_private(p->c->views[from].pe, words, n, seen) == 0 &&
-                      memcmp(seen, &member->sign, sizeof member->sign) == 0);
+    int rc = n == 1 ? 0 : iso_far_read_private(p->c->views[from].pe, words, n, seen);
+    return n > 1 && rc == 0 && memcmp(seen, &member->sign, sizeof member->sign) != 0 ? -ESRCH : rc;
+}
+
+/* Once on a PE: the calls go on, and take longer. */
+static void pull_say_why_not(const struct coll *c, int from, int rc)
+{
+    if (__atomic_exchange_n(&ISO->said_no_pull, 1, __ATOMIC_RELAXED) != 0)
+        return;
+    log_warn("%s: long blocks go by stages, which takes longer, since private memory of pe %d cannot be read: %s; "
+             "memory of the library needs no reading",
+             iso_call_name(c->call), c->views[from].pe,
+             rc == -ESRCH ? "it is in another PID namespace (give the containers one for all PEs)" : strerror(-rc));
 }
 
 /* Fills this member's row of p->members, which all others need. False, on all members: this team cannot read. */
@@ -127,8 +140,11 @@ static bool pull_begin(struct pull *p, const struct pull_arrays *arrays)
     p->piece = ISO_MIN(p->piece, share);
     p->room = share > 0 ? (char *)malloc((size_t)c->n * p->piece) : NULL;
     bool ok = share == 0 || p->room != NULL;
-    for (int i = 1; i < c->n && ok; i++)
-        ok = pull_can_read(p, coll_other(c, i), arrays);
+    for (int i = 1, rc; i < c->n && ok; i++) {
+        ok = (rc = pull_try(p, coll_other(c, i), arrays)) == 0;
+        if (!ok)
+            pull_say_why_not(c, coll_other(c, i), rc);
+    }
     if (iso_agree_min(c->team, ok, c->call) != 0)
         return true;
     free(p->room);

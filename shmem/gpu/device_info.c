@@ -86,6 +86,26 @@ size_t pshmemx_device_text(char *text, size_t bytes)
 
 enum { FINE, WARNING, PROBLEM };
 
+/* What torch is told by its variables about the memory of its tensors. */
+static void examine_allocator(void (*find)(void *doctor, int severity, const char *sentence), void *doctor)
+{
+    static const char *const names[] = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"};
+    char text[512];
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *settings = getenv(names[i]);
+        bool is_async = settings != NULL && strstr(settings, "backend:cudaMallocAsync") != NULL;
+        if (!is_async && (settings == NULL || strstr(settings, "expandable_segments:True") == NULL))
+            continue;
+        snprintf(text, sizeof text,
+                 "%s has %s: calls take such tensors as any others, but no peer maps them, so large ones go by memory of "
+                 "the library; %s",
+                 names[i], is_async ? "backend:cudaMallocAsync" : "expandable_segments:True",
+                 is_async ? "it has no pools, so isomer_shmem.mem_pool() raises; isomer_shmem.empty() takes its place"
+                          : "peers reach those of isomer_shmem.mem_pool() by pointer");
+        find(doctor, FINE, text);
+    }
+}
+
 void iso_device_examine(void (*find)(void *doctor, int severity, const char *sentence), void *doctor)
 {
     char text[640], survey[512] = "";
@@ -100,6 +120,8 @@ void iso_device_examine(void (*find)(void *doctor, int severity, const char *sen
         find(doctor, WARNING,
              "HSA_ENABLE_IPC_MODE_LEGACY is set (some container images do): exporting device memory may fail with "
              "\"invalid argument\"; unset it when it does");
+    if (strcmp(ISO_GPU, "cpu") != 0)
+        examine_allocator(find, doctor);
     if (d == NULL || !d->running) {
         iso_gpu_survey(survey, sizeof survey);
         snprintf(text, sizeof text, "devices: %s", survey);
@@ -117,6 +139,11 @@ void iso_device_examine(void (*find)(void *doctor, int severity, const char *sen
                  d->device_peers, d->info->id);
         find(doctor, WARNING, text);
     }
+    if (strstr(d->info->name, " MIG ") != NULL)
+        find(doctor, WARNING,
+             "this device is a MIG instance: CUDA shares no memory between instances, and those of one GPU have one PCI "
+             "address, so PEs on two of them count as PEs that share a device; this library has not run there: give all "
+             "PEs of a node one instance, or whole GPUs");
     unsigned queues = d->info->hardware_queues;
     if (queues == 0 || strcmp(d->info->flavour, "cpu") == 0)
         return;

@@ -29,6 +29,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/utsname.h>
@@ -600,6 +601,29 @@ static void check_attach(struct doctor *d)
         find(d, FINE, "the edges of registered buffers can be copied (cross-memory attach)");
 }
 
+/* Memory of the library goes by descriptors, so PEs in containers of their own reach it. */
+static void check_containers(struct doctor *d)
+{
+    static const char apart[] =
+        "the library's memory is shared all the same; long blocks of collectives in private memory go by stages, which "
+        "takes longer, and registered buffers have to begin and end at pages; give the containers one PID namespace "
+        "(docker --pid, shareProcessNamespace)";
+    struct stat space;
+    int other = -1;
+    for (int i = 0; ISO->life == LIFE_RUNNING && i < ISO->n_local; i++)
+        if (ISO->local_pes[i] != ISO->my_pe && ISO->peers[ISO->local_pes[i]].pid == 0)
+            other = ISO->local_pes[i];
+    if (other >= 0)
+        find(d, WARNING, "pe %d of this node is in another PID namespace: %s", other, apart);
+    else if (ISO->life == LIFE_RUNNING)
+        find(d, FINE, "the PEs of this node see each other's processes (one PID namespace)");
+    else if (stat("/proc/self/ns/pid", &space) == 0 && space.st_ino != 0xeffffffcu) /* the machine's own has this one */
+        find(d, FINE,
+             "this is a container with a PID namespace of its own: PEs in others see no processes of this one: %s", apart);
+    else
+        find(d, FINE, "processes have the PID namespace of the machine");
+}
+
 static void check_cores(struct doctor *d)
 {
     int n = cores();
@@ -659,6 +683,7 @@ static void write_doctor(FILE *out)
     check_locked_memory(&d);
     check_huge_pages(&d);
     check_attach(&d);
+    check_containers(&d);
     check_cores(&d);
     if (ISO->life == LIFE_RUNNING)
         iso_start_times_judge(find_sentence, &d);

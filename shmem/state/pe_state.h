@@ -97,6 +97,7 @@ struct state {
     size_t part_bytes; /* behind the heap: of local objects, and as much of those of teams */
     struct alloc *alloc;
     void *active_sets;  /* coll: implicit teams by (start, stride, size) */
+    uint32_t said_no_pull; /* coll/on_host/pull.h; atomic */
     const struct collectives *coll; /* collectives.h */
     void *select;       /* coll: the algorithm table in force */
     unsigned wait_used; /* bit i: waits[i] is taken; atomic */
