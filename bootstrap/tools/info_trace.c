@@ -627,19 +627,34 @@ static void tell_busy_streams(const struct trace *trace)
     free(streams);
 }
 
+/* The thread of its PE that has looked at the streams last. */
+static bool looked_last(const struct trace *trace, const struct line *line)
+{
+    bool last = line->stream < 0 && line->head->streams.ticks != 0;
+    for (size_t i = 0; i < trace->n_lines && last; i++)
+        last = trace->lines[i].head->pe != line->head->pe || trace->lines[i].head->streams.ticks <= line->head->streams.ticks;
+    return last;
+}
+
+/* The call that holds up the rest, where streams had not ended. */
+static void tell_pending(const struct line *line)
+{
+    const struct trace_streams *s = &line->head->streams;
+    unsigned name = trace_stream_how(s->first);
+    if (s->pending > 0 && name < TRACE_NAMES)
+        printf("  pe %d, stream %u: %s had not ended, %.6f s after it was enqueued\n", line->head->pe, trace_stream_number(s->first),
+               line->head->names[name], (double)(s->ticks - s->enqueued) * line->head->ns_per_tick / 1e9);
+}
+
 static void tell_streams(const struct trace *trace)
 {
     uint64_t pending = 0, unmarked = 0, error_ns = 0;
     size_t ran = 0;
     bool looked = false;
-    for (size_t i = 0; i < trace->n_lines; i++) {
-        const struct line *line = &trace->lines[i];
+    for (const struct line *line = trace->lines; line < trace->lines + trace->n_lines; line++) {
         const struct trace_streams *s = &line->head->streams;
-        bool newest = line->stream < 0 && s->ticks != 0;
-        for (size_t k = 0; k < trace->n_lines; k++)
-            newest = newest && (trace->lines[k].head->pe != line->head->pe || trace->lines[k].head->streams.ticks <= s->ticks);
         ran += line->stream >= 0 ? line->n : 0;
-        if (!newest)
+        if (!looked_last(trace, line))
             continue;
         looked = true;
         pending += s->pending;
@@ -650,6 +665,9 @@ static void tell_streams(const struct trace *trace)
         return;
     printf("streams: %zu calls, %" PRIu64 " more had not ended, %" PRIu64 " have no times; clocks of devices to within %.6f s\n", ran,
            pending, unmarked, (double)error_ns / 1e9);
+    for (size_t i = 0; i < trace->n_lines; i++)
+        if (looked_last(trace, &trace->lines[i]))
+            tell_pending(&trace->lines[i]);
     tell_busy_streams(trace);
 }
 

@@ -169,10 +169,15 @@ static void look_at_stream(struct device_trace *t, struct traced_stream *s)
 static void note_look(const struct device_trace *t)
 {
     bool known = t->high - t->low < UNKNOWN;
-    iso_profile_note_streams(&(struct trace_streams){.ticks = iso_profile_ticks(ISO->profile),
-                                                     .pending = t->pending,
-                                                     .unmarked = t->unmarked,
-                                                     .error_ns = known ? (uint64_t)(t->high - t->low) / 2 : UINT64_MAX});
+    const struct trace_streams streams = {.ticks = iso_profile_ticks(ISO->profile),
+                                          .pending = t->pending,
+                                          .unmarked = t->unmarked,
+                                          .error_ns = known ? (uint64_t)(t->high - t->low) / 2 : UINT64_MAX};
+    const struct profile_run *first = NULL;
+    for (const struct traced_stream *s = t->streams; s < t->streams + t->n_streams; s++)
+        if (s->first != NULL && (first == NULL || s->first->run.enqueued < first->enqueued))
+            first = &s->first->run;
+    iso_profile_note_streams(&streams, first);
 }
 
 /* Calls first: their times are older than the comparison. */

@@ -207,11 +207,11 @@ void iso_profile_ran(const struct profile_run *run)
         iso_trace_add_run(t, run);
 }
 
-void iso_profile_note_streams(const struct trace_streams *streams)
+void iso_profile_note_streams(const struct trace_streams *streams, const struct profile_run *first)
 {
     struct trace_thread *t = own_trace();
     if (t != NULL)
-        iso_trace_note_streams(t, streams);
+        iso_trace_note_streams(t, streams, first);
 }
 
 void iso_profile_kernel_wait(const char *call, int pe, uint64_t ns)

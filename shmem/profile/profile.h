@@ -217,8 +217,8 @@ struct profile_run {
     unsigned stream, thread; /* as in the trace's file */
 };
 ISO_COLD void iso_profile_ran(const struct profile_run *run);
-/* After a look at the streams. */
-ISO_COLD void iso_profile_note_streams(const struct trace_streams *streams);
+/* After a look at the streams. first: of the pending calls the one that was enqueued first; NULL: none is. */
+ISO_COLD void iso_profile_note_streams(const struct trace_streams *streams, const struct profile_run *first);
 #define TRACE_KERNEL_NS 50000u /* a shorter wait of a kernel is not traced */
 /* A piece of a kernel's wait for `pe`, which ends now, in the events of the calling thread. */
 ISO_COLD void iso_profile_kernel_wait(const char *call, int pe, uint64_t ns);

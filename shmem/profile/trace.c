@@ -197,8 +197,13 @@ void iso_trace_add_run(struct trace_thread *t, const struct profile_run *run)
 
 unsigned iso_trace_number(const struct trace_thread *t) { return (unsigned)t->head->thread; }
 
-void iso_trace_note_streams(struct trace_thread *t, const struct trace_streams *streams)
+void iso_trace_note_streams(struct trace_thread *t, const struct trace_streams *streams,
+                            const struct profile_run *first)
 {
+    if (first != NULL) {
+        store(&t->head->streams.enqueued, first->enqueued);
+        store(&t->head->streams.first, trace_stream(first->stream, name_number(t, first->name), first->thread));
+    }
     store(&t->head->streams.ticks, streams->ticks);
     store(&t->head->streams.pending, streams->pending);
     store(&t->head->streams.unmarked, streams->unmarked);

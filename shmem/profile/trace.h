@@ -25,6 +25,8 @@ void iso_trace_complete(const struct profile *p, const struct profile_block *b);
 void iso_trace_add(struct trace_thread *t, const char *name, const struct trace_event *e);
 void iso_trace_add_run(struct trace_thread *t, const struct profile_run *run); /* likewise */
 unsigned iso_trace_number(const struct trace_thread *t);                       /* of its file */
-void iso_trace_note_streams(struct trace_thread *t, const struct trace_streams *streams);
+/* first: the call in `streams`; NULL: none. */
+void iso_trace_note_streams(struct trace_thread *t, const struct trace_streams *streams,
+                            const struct profile_run *first);
 
 #endif

@@ -110,6 +110,7 @@ traced "a stream hangs" "$oshrun" -n 2 "$sick" hangs
 [ "$status" -ne 0 ] || fail "$name: status 0"
 draws "len(streams) == 2 and all([c.name for c in s] == ['shmemx_putmem_on_stream', 'SHMEMX_ALLREDUCE'] for s in streams.values())"
 prints "^streams: 4 calls, 6 more had not ended, 0 have no times; "
+prints "^  pe [01], stream 2: shmemx_signal_wait_until_on_stream had not ended, 0\.[1-9][0-9]* s after it was enqueued$"
 
 # ---- what is set wrongly ----
 SHMEM_TRACE_EVENTS=5 traced "few events" "$oshrun" -n 2 "$sick"
