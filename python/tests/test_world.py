@@ -487,18 +487,25 @@ if __name__ == "__main__":
 """
 
 
+def program_of(body):
+    return PROGRAM.format(body=textwrap.indent(body, "    "))
+
+
+def environment_of(**more):
+    return {**os.environ, "PYTHONPATH": FOLDER, "OMP_NUM_THREADS": "1", **more}
+
+
 def run_program(body, size=2, timeout=300, **options):
     reason = why_not()
     if reason:
         pytest.skip(reason)
-    environment = {**os.environ, "PYTHONPATH": FOLDER, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={size}"]
     command += [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
     path = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"isomer-program-{os.getpid()}.py")
     with open(path, "w") as file:
-        file.write(PROGRAM.format(body=textwrap.indent(body, "    ")))
+        file.write(program_of(body))
     try:
-        return subprocess.run(command + [path], env=environment, timeout=timeout, capture_output=True, text=True)
+        return subprocess.run(command + [path], env=environment_of(), timeout=timeout, capture_output=True, text=True)
     finally:
         os.unlink(path)
 
@@ -512,13 +519,11 @@ def start_ranks(body, size):
     """The processes of a program, with pipes for what they print; no launcher ends them when one dies."""
     if reason := why_not():
         pytest.skip(reason)
-    processes, program = [], PROGRAM.format(body=textwrap.indent(body, "    "))
-    for rank, port in enumerate([_free_port()] * size):
-        environment = {**os.environ, "PYTHONPATH": FOLDER, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1",
-                       "MASTER_PORT": str(port), "RANK": str(rank), "WORLD_SIZE": str(size)}
-        processes.append(subprocess.Popen([sys.executable, "-c", program], env=environment, text=True,
-                                          stdout=subprocess.PIPE, stderr=subprocess.PIPE))
-    return processes
+    port = str(_free_port())
+    return [subprocess.Popen([sys.executable, "-c", program_of(body)], text=True, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, env=environment_of(
+                                 MASTER_ADDR="127.0.0.1", MASTER_PORT=port, RANK=str(rank), WORLD_SIZE=str(size)))
+            for rank in range(size)]
 
 
 def ends_badly(how):
@@ -550,10 +555,8 @@ def test_mpirun_without_torchs_variables(tmp_path):
     if reason := why_not() or (None if shutil.which("mpirun") else "there is no mpirun"):
         pytest.skip(reason)
     body = "x = torch.ones(1); dist.all_reduce(x); os.write(1, b'sum %d\\n' % int(x)); dist.destroy_process_group()"
-    environment = {**os.environ, "PYTHONPATH": FOLDER, "OMP_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1",
-                   "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    done = subprocess.run(["mpirun", "--oversubscribe", "-n", "2", sys.executable, "-c",
-                           PROGRAM.format(body=textwrap.indent(body, "    "))], env=environment, timeout=120,
+    done = subprocess.run(["mpirun", "--oversubscribe", "-n", "2", sys.executable, "-c", program_of(body)], timeout=120,
+                          env=environment_of(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1"),
                           capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.count("sum 2") == 2, done.stdout + done.stderr
 
