@@ -107,15 +107,10 @@ static bool begin_host_call(struct host_call *h)
 
 /* ---- pieces ---- */
 
-/* Of these a member tells each other one something else, which concerns these two alone. */
-static bool is_of_pairs(const struct host_call *h)
-{
-    return h->coll->host_blocks != NULL || h->coll->kind == SHMEMX_PERMUTE;
-}
 enum { PAIR_SENDS = 1, PAIR_EXPECTS = 2 }; /* a permute, in place of the root */
 
-/* Takes out what concerns this pair, and compares it. Members outside the pair do not know of a difference, so the call
- * goes on. */
+/* With host_blocks, and in a permute, a member tells each other one something else, which concerns these two alone.
+ * Takes that out, and compares it. Members outside the pair do not know of a difference, so the call goes on. */
 static void compare_pair(struct host_call *h, int m, struct slot_word *theirs)
 {
     const shmemx_coll_t *coll = h->coll;
@@ -207,7 +202,7 @@ static void compare_words(struct host_call *h)
         if (ISO_UNLIKELY(h->is_over) && coll_flag_of(c, from) < c->epoch)
             continue;
         struct slot_word theirs = *coll_word_from(c, from);
-        if (is_of_pairs(h))
+        if (h->coll->host_blocks != NULL || h->coll->kind == SHMEMX_PERMUTE)
             compare_pair(h, from, &theirs);
         if (ISO_UNLIKELY(!word_is_equal(&h->word, &theirs))) {
             refuse_word(h, from, &theirs);

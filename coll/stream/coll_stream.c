@@ -306,9 +306,14 @@ static void describe(struct stream_call *c, struct stream_slot *slot)
     f->has |= f->stage > 0 ? (unsigned)ISOD_NEEDS_STAGE : 0;
 }
 
-/* All that is left to do before the choice. */
-static int complete(struct stream_call *c)
+int iso_stream_admit(struct stream_call *c, const shmemx_coll_t *coll, shmemx_stream_t stream)
 {
+    if (!begin_stream_call(c, coll, stream)) {
+        bool is_broken = iso_job_is_broken() || (c->call.team != NULL && iso_slot_is_broken(&c->call.team->slot));
+        return is_broken ? -EIO : -EINVAL;
+    }
+    if (is_nothing(c))
+        return 0;
     if (!memory_is_valid(c))
         return -EINVAL;
     struct stream_slot *slot = iso_stream_slot_need(c);
@@ -316,26 +321,6 @@ static int complete(struct stream_call *c)
         return -EIO;
     describe(c, slot);
     return 0;
-}
-
-static int begin_checked(struct stream_call *c, const shmemx_coll_t *coll, shmemx_stream_t stream)
-{
-    if (begin_stream_call(c, coll, stream))
-        return 0;
-    bool is_broken = iso_job_is_broken() || (c->call.team != NULL && iso_slot_is_broken(&c->call.team->slot));
-    return is_broken ? -EIO : -EINVAL;
-}
-
-int iso_stream_prepare(struct stream_call *c, const shmemx_coll_t *coll, shmemx_stream_t stream)
-{
-    int rc = begin_checked(c, coll, stream);
-    return rc == 0 ? complete(c) : rc;
-}
-
-int iso_stream_admit(struct stream_call *c, const shmemx_coll_t *coll, shmemx_stream_t stream)
-{
-    int rc = begin_checked(c, coll, stream);
-    return rc != 0 || is_nothing(c) ? rc : complete(c);
 }
 
 /* The slot of a call of no bytes, if any member has made it yet. */

@@ -36,11 +36,9 @@ struct stream_call {
 
 /* ---- coll_stream.c ---- */
 
-/* All that shmemx_coll_on_stream does before the choice, collective as that is. Not for calls of no bytes. 0; -EINVAL
- * after a sentence on an argument, with nothing done; or another error after its sentence. */
-int iso_stream_prepare(struct stream_call *c, const shmemx_coll_t *coll, shmemx_stream_t stream);
-
-/* The same for any call: one of no bytes, on all members alike, is checked and has no slot. */
+/* All that shmemx_coll_on_stream does before the choice, collective as that is. A call of no bytes, on all members alike,
+ * is checked and has no slot. 0; -EINVAL after a sentence on an argument, with nothing done; or another error after its
+ * sentence. */
 int iso_stream_admit(struct stream_call *c, const shmemx_coll_t *coll, shmemx_stream_t stream);
 int iso_stream_run(const struct stream_call *c);  /* enqueues it: 0, or nonzero after a sentence */
 int iso_stream_note(const struct stream_call *c); /* SHMEM_DEBUG: compares it alone, likewise */
@@ -228,7 +226,7 @@ void iso_stream_ranges_forget(struct device *d, const struct team *team); /* NUL
 
 /* One that the caller alone keeps: collective over `members`. address NULL: this member has none. NULL on all members:
  * some member has none, after its sentence, or an exchange failed. */
-struct stream_range *iso_stream_range_make(struct team *members, void *address, size_t bytes, const char *call);
+struct stream_range *iso_stream_range_make(struct team *members, void *address, size_t bytes, const char *who);
 void iso_stream_range_drop(struct stream_range *range); /* NULL-tolerant */
 
 /* ---- engine_stage.c ---- */
@@ -237,9 +235,9 @@ void iso_stream_range_drop(struct stream_range *range); /* NULL-tolerant */
 size_t iso_stage_most(const struct stream_call *c);
 /* The bytes of a row, which takes a piece of `each` bytes that a member sends. */
 size_t iso_stage_row(size_t most, size_t each, int n_pes);
-/* The slot's stage has n_pes rows of so many bytes, or gets them, with all members. 0; -ENOMEM on all members: no room,
- * so iso_stage_most is less now; or another error after a sentence. */
-int iso_stage_need(const struct stream_call *c, size_t row);
+/* The slot's stage has n_pes rows for pieces of `each` bytes, or gets them, with all members. 0; -ENOMEM on all members:
+ * no room, so iso_stage_most is less now; or another error after a sentence. */
+int iso_stage_need(const struct stream_call *c, size_t each);
 void iso_stage_drop(struct stream_stage *stage);
 
 /* ---- coll_engine.c ---- */

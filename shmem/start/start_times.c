@@ -64,13 +64,11 @@ void iso_start_times_take(const struct row *rows)
     times.late_s = rows[last].begun_us > times.begun_us ? (double)(rows[last].begun_us - times.begun_us) / 1e6 : 0;
 }
 
-static double usual_of(const struct state *self) { return 0.5 + 0.02 * self->n_local; }
-
 void iso_start_times_judge(void (*find)(void *to, int severity, const char *sentence), void *to)
 {
     const struct state *self = ISO;
     char sentence[512];
-    double most = 0, usual = usual_of(self);
+    double most = 0, usual = 0.5 + 0.02 * self->n_local;
     for (int i = 0; i < START_PHASES; i++) {
         double took = times.seconds[i];
         most = ISO_MAX(most, took);

@@ -347,7 +347,7 @@ static int describe_row(struct trials *s, int kind, const struct team *team, siz
     s->coll = shmemx_coll_of(kind, team->handle, s->t->dest, s->t->source, each / 2, SHMEMX_BFLOAT16);
     s->coll.to = (team->my_pe + 1) % team->n_pes;
     s->coll.from = (team->my_pe + team->n_pes - 1) % team->n_pes;
-    int rc = iso_stream_prepare(&s->c, &s->coll, s->t->stream);
+    int rc = iso_stream_admit(&s->c, &s->coll, s->t->stream);
     s->c.facts.known = true; /* both are symmetric, at the same places: as after shmemx_rendezvous */
     return rc;
 }
