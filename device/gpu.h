@@ -59,7 +59,7 @@ struct gpu_info {
 /* Opens a device. `choice` is SHMEM_DEVICE (a number), or "" for the local rank modulo the number of devices. Does not
  * start a device that no PE asked for. `why` gets one sentence with each error. -EINVAL: `choice` is no number
  * of a device. -ENODEV: there is no device, or it cannot be used. */
-int iso_gpu_open(struct gpu **gpu, int local_rank, const char *choice, char *why, size_t why_bytes);
+int iso_gpu_open(struct gpu **result, int local_rank, const char *choice, char *why, size_t why_bytes);
 void iso_gpu_close(struct gpu *gpu); /* NULL-tolerant; streams and memory of this layer must be gone */
 const struct gpu_info *iso_gpu_describe(const struct gpu *gpu);
 const char *iso_gpu_error(const struct gpu *gpu);

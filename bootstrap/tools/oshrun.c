@@ -24,8 +24,6 @@
 #error "compile with -DOSHRUN_VERSION=\"x.y.z\""
 #endif
 
-extern char **environ;
-
 /* When a PE dies, the others may notice and fail before its own death is reported: oshrun waits so long for a better
  * cause. It waits longer after an abort or a status other than 0: a killed process closes its sockets a while before it
  * can be waited for.

@@ -20,8 +20,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-extern char **environ;
-
 static const char ssh[] =
     "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=3";
 

@@ -13,8 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-extern char **environ;
-
 void oshrun_say(const char *format, ...)
 {
     char line[1024];

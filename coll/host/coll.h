@@ -305,14 +305,13 @@ void iso_coll_run(enum coll_op op, struct team *team, const struct coll_work *w,
 /* The team behind a handle, for a call that may be made now; NULL for SHMEM_TEAM_INVALID, upon which the call returns
  * nonzero. `call` is __func__. */
 struct team *iso_coll_team(shmem_team_t handle, const char *call);
-/* The implicit team of an active set; checks that it lies inside the world, has this PE, and that pSync is symmetric.
- */
+/* The implicit team of an active set; checks that it lies in the world, has this PE, and that pSync is symmetric. */
 struct coll_set {
     int start, log_stride, size;
     const long *psync;
     size_t psync_longs;
 };
-struct team *iso_coll_active_set(struct coll_set set, const char *call);
+struct team *iso_coll_active_set(struct coll_set a, const char *call);
 /* Elements of a SHMEMX_ type by a SHMEMX_ operator, both in range; half and bfloat16 as float, averages and scaled sums
  * as sums. NULL: the type has no such operator (coll_reduce.c). */
 coll_combine_fn *iso_reduce_combine(int type, int op);

@@ -281,7 +281,7 @@ void iso_pairs_move_stream(struct device *d, gpu_stream stream, gpu_stream to);
 
 int iso_coll_streams_start(struct device *device); /* 0, or -errno after a sentence */
 
-void iso_coll_streams_reset(const struct team *team, int slot);
+void iso_coll_streams_reset(const struct team *team, int number);
 void iso_coll_streams_memory(const struct team *team, size_t *stages, size_t *pairs);
 void iso_coll_streams_forget_team(const struct team *team);
 void iso_coll_streams_forget_stream(gpu_stream stream);

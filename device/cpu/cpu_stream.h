@@ -51,7 +51,7 @@ int iso_cpu_graph_after(struct cpu_stream *later, struct cpu_stream *earlier);
 /* The stream is about to go. An unfinished graph whose capture it has begun goes with it. NULL-tolerant. */
 void iso_cpu_graph_leave(struct cpu_stream *stream);
 /* -EINVAL: it did not begin one. -ECHILD: work of another stream was captured that this one does not wait for. */
-int iso_cpu_graph_end(struct cpu_pool *pool, struct cpu_stream *stream, struct cpu_graph **graph);
+int iso_cpu_graph_end(struct cpu_pool *pool, struct cpu_stream *s, struct cpu_graph **result);
 int iso_cpu_graph_launch(struct cpu_graph *graph, struct cpu_stream *stream); /* by one thread at a time */
 void iso_cpu_graph_destroy(struct cpu_graph *graph); /* what was launched goes on; NULL-tolerant */
 

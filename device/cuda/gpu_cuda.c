@@ -904,7 +904,7 @@ static int cuda_start(struct gpu *gpu)
     return rc;
 }
 
-int iso_gpu_open(struct gpu **gpu, int local_rank, const char *choice, char *why, size_t why_bytes)
+int iso_gpu_open(struct gpu **result, int local_rank, const char *choice, char *why, size_t why_bytes)
 {
     int n, rc = device_count(&n, why, why_bytes);
     if (rc != 0)
@@ -927,7 +927,7 @@ int iso_gpu_open(struct gpu **gpu, int local_rank, const char *choice, char *why
         return -ENODEV;
     }
     (void)cudaSetDevice(device); /* the program's own calls mean it from now on, in this thread */
-    *gpu = g;
+    *result = g;
     return 0;
 }
 

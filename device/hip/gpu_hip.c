@@ -733,10 +733,10 @@ static int hip_start(struct gpu *gpu)
     return 0;
 }
 
-int iso_gpu_open(struct gpu **gpu, int local_rank, const char *choice, char *why, size_t why_bytes)
+int iso_gpu_open(struct gpu **result, int local_rank, const char *choice, char *why, size_t why_bytes)
 {
     int n_devices = 0, device = choose_hip_device(local_rank, choice, &n_devices, why, why_bytes);
-    *gpu = NULL;
+    *result = NULL;
     if (device < 0)
         return device;
     struct gpu *made = (struct gpu *)calloc(1, sizeof(*made));
@@ -754,7 +754,7 @@ int iso_gpu_open(struct gpu **gpu, int local_rank, const char *choice, char *why
         return -ENODEV;
     }
     (void)hipSetDevice(device); /* the program's own calls mean it from now on, in this thread */
-    *gpu = made;
+    *result = made;
     return 0;
 }
 
