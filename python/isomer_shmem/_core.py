@@ -61,12 +61,8 @@ def flat(tensor):
     return plain(tensor.detach()).view(-1)
 
 
-def bytes_of(tensor):
-    return tensor.numel() * tensor.element_size()
-
-
 def overlap(a, b):
-    return a.data_ptr() < b.data_ptr() + bytes_of(b) and b.data_ptr() < a.data_ptr() + bytes_of(a)
+    return a.data_ptr() < b.data_ptr() + b.nbytes and b.data_ptr() < a.data_ptr() + a.nbytes
 
 
 class Reduction:
@@ -168,7 +164,7 @@ class Core:
 
     def broadcast(self, tensor, root):
         values = plain(tensor, self.new)
-        self.call(_lib.BROADCAST, values.data_ptr(), values.data_ptr(), bytes_of(values), root=root)
+        self.call(_lib.BROADCAST, values.data_ptr(), values.data_ptr(), values.nbytes, root=root)
         if self.me != root:  # which only reads, so its tensor may be an expanded one
             self.put_back(tensor, values)
 
@@ -187,7 +183,7 @@ class Core:
 
     def _list(self, tensors, at):
         """Writes the sizes of the tensors and their places behind the lowest one, whose address it returns."""
-        blocks = [(tensor.data_ptr(), bytes_of(tensor)) if tensor is not None else (0, 0) for tensor in tensors]
+        blocks = [(tensor.data_ptr(), tensor.nbytes) if tensor is not None else (0, 0) for tensor in tensors]
         base = min((address for address, nbytes in blocks if nbytes), default=0)
         for index, (address, nbytes) in enumerate(blocks, at):
             self._lists[index] = nbytes
@@ -196,10 +192,10 @@ class Core:
 
     def all_gather_single(self, output, tensor):
         values, result = plain(tensor, self.new), plain_dest(output, self.new)
-        own = result.data_ptr() + self.me * bytes_of(values)
+        own = result.data_ptr() + self.me * values.nbytes
         if values.data_ptr() != own and overlap(values, result):
             values = self._copy(values)
-        self.call(_lib.FCOLLECT, result.data_ptr(), values.data_ptr(), bytes_of(values))
+        self.call(_lib.FCOLLECT, result.data_ptr(), values.data_ptr(), values.nbytes)
         self.put_back(output, result)
 
     def lists(self, outputs, tensors):
@@ -266,7 +262,7 @@ class Core:
 
     def reduce_scatter_single(self, output, tensor, reduction):
         values, result = self._source(reduction, tensor), plain_dest(output, self.new)
-        own = values.data_ptr() + self.me * bytes_of(result)
+        own = values.data_ptr() + self.me * result.nbytes
         if result.data_ptr() != own and overlap(values, result):
             values = self._copy(values)
         self.call(_lib.REDUCESCATTER, result.data_ptr(), values.data_ptr(), result.numel(), reduction.type,
@@ -304,7 +300,7 @@ def apart(values, others, new=new_like):
 def joined(tensors, new=new_like):
     """The tensors of one size, one behind the other: a view where they lie so."""
     first = tensors[0]
-    step, storage = bytes_of(first), first.untyped_storage().data_ptr()
+    step, storage = first.nbytes, first.untyped_storage().data_ptr()
     if all(is_plain(tensor) and tensor.data_ptr() == first.data_ptr() + index * step and
            tensor.untyped_storage().data_ptr() == storage for index, tensor in enumerate(tensors)):
         return first.detach().as_strided((len(tensors) * first.numel(),), (1,))

@@ -15,7 +15,7 @@ import weakref
 from ctypes import CDLL, byref, c_int, c_uint64, c_void_p, memmove, memset
 
 from . import _lib
-from ._core import Core, bytes_of, copy_into, plain, plain_dest
+from ._core import Core, copy_into, plain, plain_dest
 from ._work import Sequence
 
 TAGS = 8  # 0 .. 7; larger ones are gloo's
@@ -144,7 +144,7 @@ class Channel:
         return self.number + entries - self.freed <= ENTRIES
 
     def send(self, values):
-        nbytes, address = bytes_of(values), values.data_ptr()
+        nbytes, address = values.nbytes, values.data_ptr()
         if nbytes > SHORT_BYTES:
             wait(self._pair.check_alive, lambda: self._is_free(1))
             self._store(self._ring, 0, LONG)
@@ -172,7 +172,7 @@ class Channel:
         return word != 0 and word & LONG != LONG
 
     def receive(self, result):
-        nbytes, address = bytes_of(result), result.data_ptr()
+        nbytes, address = result.nbytes, result.data_ptr()
         length = wait(self._pair.check_alive, self._next) & LONG
         if length == LONG:
             self._free(1)
