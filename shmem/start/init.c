@@ -30,6 +30,15 @@
 SHMEM_API(shmem_finalize, pshmem_finalize);
 static void finalize(const char *call);
 
+/* What no other file asks about this PE's start and end. */
+static ISO_PER_PE struct {
+    pthread_mutex_t lock; /* shmem_init and shmem_finalize, by any thread */
+    int starts;           /* shmem_init minus shmem_finalize */
+    bool exited;          /* the program ends, and shmem_finalize was done for it */
+    bool leaving;         /* by shmem_global_exit, with */
+    int status;
+} own = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
 /* ---- start ---- */
 
 /* Pairs with the acquire load of shmem_query_initialized: a thread may ask while another one starts the library. */
@@ -38,7 +47,7 @@ static void set_life(enum life life) { __atomic_store_n(&ISO->life, life, __ATOM
 /* The end that all PEs reach together: nothing is under way behind it. */
 static void complete_all(const char *call)
 {
-    if (ISO->init_count == 1)
+    if (own.starts == 1)
         (void)iso_device_finish_streams(call);
     iso_device_trace_look(ISO->device);
     iso_quiet_all(call);
@@ -52,15 +61,15 @@ static void complete_all(const char *call)
 static void at_exit(int status, void *arg)
 {
     struct state *self = ISO;
-    if ((intptr_t)arg != (intptr_t)getpid() || iso_is_aborting(self) || self->leaving)
+    if ((intptr_t)arg != (intptr_t)getpid() || iso_is_aborting(self) || own.leaving)
         return; /* a forked child, or the job is ending anyway */
-    if (pthread_mutex_trylock(&self->life_lock) != 0) {
+    if (pthread_mutex_trylock(&own.lock) != 0) {
         log_error("the program exits while another thread is in shmem_init or shmem_finalize; ending the job");
         iso_abort_job(status != 0 ? status : 1, "exit beside shmem_init or shmem_finalize");
     }
     if (self->life == LIFE_RUNNING && status == 0) {
-        self->init_count = 1;
-        self->exited = true;
+        own.starts = 1;
+        own.exited = true;
         __atomic_store_n(&self->control->exited, 1, __ATOMIC_RELAXED); /* for reports of the other PEs */
         if (self->thread_level == SHMEM_THREAD_MULTIPLE) {
             complete_all("shmem_finalize");
@@ -77,7 +86,7 @@ static void at_exit(int status, void *arg)
         iso_abort_job(status, "exit before shmem_finalize");
     }
     iso_boot_close(self->boot);
-    pthread_mutex_unlock(&self->life_lock);
+    pthread_mutex_unlock(&own.lock);
 }
 
 /* A child has no part in the job: it must neither keep the parent's sockets open (its death would go unseen) nor call
@@ -94,7 +103,7 @@ static void after_fork_child(void)
     iso_boot_close(self->boot); /* closes the child's copies, and sends nothing */
     if (self->life != LIFE_BEFORE)
         self->life = LIFE_CHILD;
-    self->leaving = false;
+    own.leaving = false;
     self->ctx_default.n_pes = 0;
 }
 
@@ -180,7 +189,7 @@ static void refuse_child(const char *call)
         iso_fatal_life(call);
 }
 
-/* 0, or -errno after a sentence. attr: NULL where the environment says all. Under life_lock. */
+/* 0, or -errno after a sentence. attr: NULL where the environment says all. Under own.lock. */
 static int start_locked(const shmemx_init_attr_t *attr, int requested, int *provided)
 {
     static ISO_PER_PE struct env env;
@@ -188,7 +197,7 @@ static int start_locked(const shmemx_init_attr_t *attr, int requested, int *prov
     struct state *self = ISO;
     char error[256];
     if (self->life == LIFE_RUNNING) { /* 1.6: repeated calls are counted */
-        self->init_count++;
+        own.starts++;
         *provided = self->thread_level;
         return 0;
     }
@@ -224,7 +233,7 @@ static int start_locked(const shmemx_init_attr_t *attr, int requested, int *prov
     iso_set_careful(self, false);
     self->thread_level = requested;
     *provided = requested;
-    self->init_count = 1;
+    own.starts = 1;
     set_life(LIFE_RUNNING);
     iso_metrics_start();
     iso_profile_measure_clock();
@@ -239,7 +248,7 @@ static int start_locked(const shmemx_init_attr_t *attr, int requested, int *prov
 static void lock_life(void)
 {
     const struct timespec nap = {0, 1000000};
-    while (pthread_mutex_trylock(&ISO->life_lock) != 0)
+    while (pthread_mutex_trylock(&own.lock) != 0)
         nanosleep(&nap, NULL);
 }
 
@@ -248,7 +257,7 @@ static int start_library(const shmemx_init_attr_t *attr, int requested, int *pro
 {
     lock_life();
     int rc = start_locked(attr, requested, provided);
-    pthread_mutex_unlock(&ISO->life_lock);
+    pthread_mutex_unlock(&own.lock);
     return rc;
 }
 
@@ -312,16 +321,16 @@ int pshmemx_get_uniqueid(shmemx_uniqueid_t *id)
 
 /* ---- end ---- */
 
-/* Under life_lock. */
+/* Under own.lock. */
 static void finalize(const char *call)
 {
     struct state *self = ISO;
     if (self->life != LIFE_RUNNING)
         iso_fatal_life(call);
-    if (self->init_count == 1 && iso_boot_check(self->boot) != 0)
+    if (own.starts == 1 && iso_boot_check(self->boot) != 0)
         iso_abort_job(1, "MPI_Init has made a PE an MPI job of its own");
     complete_all(call);
-    if (--self->init_count > 0)
+    if (--own.starts > 0)
         return;
     iso_page_print(call);
     iso_trace_finish(call);
@@ -337,13 +346,12 @@ static void finalize(const char *call)
 
 void pshmem_finalize(void)
 {
-    struct state *self = ISO;
     /* In a handler of the program's, or a destructor: behind the library's own, or of a PE that ends the job alone. */
-    if (self->exited || self->leaving)
+    if (own.exited || own.leaving)
         return;
     lock_life();
     finalize(__func__);
-    pthread_mutex_unlock(&self->life_lock);
+    pthread_mutex_unlock(&own.lock);
 }
 
 /* The opposite of bring_up, without a barrier. The others are told first, so that they do not wait for this PE. */
@@ -365,7 +373,7 @@ int pshmemx_leave(void)
     if (rc != 0)
         return rc;
     set_life(LIFE_AFTER);
-    self->init_count = 0;
+    own.starts = 0;
     take_library_down();
     iso_boot_leave(self->boot);
     return 0;
@@ -378,8 +386,8 @@ void pshmem_global_exit(int status)
 #ifdef ISO_PES_AS_THREADS
     iso_abort_job(status, NULL);
 #else
-    ISO->leaving = true;
-    ISO->leave_status = status;
+    own.leaving = true;
+    own.status = status;
     exit(status); /* flushes and runs the program's exit handlers, as the specification wants; then end_leaving() */
 #endif
 }
@@ -388,10 +396,10 @@ void pshmem_global_exit(int status)
 __attribute__((destructor)) static void end_leaving(void)
 {
     struct state *self = ISO;
-    if (!self->leaving || iso_is_aborting(self))
+    if (!own.leaving || iso_is_aborting(self))
         return;
     fflush(NULL);
-    iso_abort_job(self->leave_status, NULL);
+    iso_abort_job(own.status, NULL);
 }
 
 /* ---- queries ---- */

@@ -11,7 +11,6 @@ static struct env unread; /* the variables before the first start: all zero */
 
 #define STATE_INITIAL                          \
     {.listener = -1,                           \
-     .life_lock = PTHREAD_MUTEX_INITIALIZER,   \
      .tables_lock = PTHREAD_MUTEX_INITIALIZER, \
      .maps_lock = PTHREAD_MUTEX_INITIALIZER,   \
      .slots_lock = PTHREAD_MUTEX_INITIALIZER,  \

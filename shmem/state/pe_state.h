@@ -51,8 +51,6 @@ struct hooks_above {
 struct state {
     /* hot: read by every call */
     enum life life;
-    pthread_mutex_t life_lock; /* shmem_init and shmem_finalize, by any thread */
-    bool exited;               /* the program ends, and shmem_finalize was done for it */
     int my_pe;
     int n_pes;
     unsigned spin_most;  /* polls of a wait before it yields the core: 0 when PEs outnumber cores */
@@ -109,7 +107,6 @@ struct state {
     uint32_t node_left;         /* PEs of the node known to have left */
     pthread_mutex_t maps_lock;  /* first uses of peers' segments */
     int thread_level;
-    int init_count;   /* shmem_init minus shmem_finalize */
     uint32_t left_at; /* the world's last step, for the good-bye */
     bool aborting; /* this PE ends the job; read by iso_is_aborting */
     struct end_hooks at_end;
@@ -119,8 +116,6 @@ struct state {
     shmemx_error_handler_t on_error; /* NULL: none */
     void *on_error_arg;
     int parent_pid; /* the launcher's process on this host; 0: none that would have to live */
-    bool leaving;   /* by shmem_global_exit */
-    int leave_status;
     struct env *env; /* bootstrap/env.h; all zero before the first start */
     struct boot *boot;       /* bootstrap/boot.h; NULL before the first start */
     uint64_t flights;        /* calls that flight.h has recorded */
