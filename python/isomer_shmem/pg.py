@@ -89,6 +89,16 @@ class Gloo:
         self._made = ProcessGroupGloo(self._store, self._rank, self._size, timeout=self._timeout)
 
 
+class Ended:
+    """In the place of a Gloo, of a group that has ended on this rank: its calls say why."""
+
+    def __init__(self, reason):
+        self.reason = reason
+
+    def __call__(self):
+        raise dist.DistBackendError(f"isomer: {self.reason}")
+
+
 _beside = weakref.WeakKeyDictionary()  # groups of other backends: the IsomerGroup of the same ranks
 
 
@@ -129,7 +139,8 @@ ReconfigureOptions = namedtuple("ReconfigureOptions", "uuid handles timeout")
 
 
 def get_reconfigure_handle(group=None):
-    """What names this rank's object of a group (None: the default one) in reconfigure. A text, for any channel: the
+    """What names this rank's object of a group (None: the default one) in reconfigure. A text, for any channel but calls
+    of the group itself: they end with an error on a rank that is still in one when another one reconfigures. The
     group's store also works after a death."""
     return _ours("get_reconfigure_handle", group).get_reconfigure_handle()
 
@@ -348,8 +359,12 @@ class IsomerGroup(ProcessGroup):
         """isomer_shmem.reconfigure, of opts.uuid, opts.handles and opts.timeout. Returns a work that has ended."""
         if self._pid != os.getpid():
             raise IsomerError(IN_CHILD)
-        handles = [json.loads(handle) for handle in opts.handles]
-        objects = [handle["id"] for handle in handles]
+        try:
+            handles = [json.loads(handle) for handle in opts.handles]
+            objects = [handle["id"] for handle in handles]
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(f"isomer: reconfigure: handles is {opts.handles}; its entries come from "
+                             "get_reconfigure_handle()") from error
         if self._handle not in objects or len(set(objects)) < len(objects):
             found = "none of them of this rank" if self._handle not in objects else "two of one rank"
             raise ValueError(f"isomer: reconfigure: handles has {len(handles)} entries, {found}; it must have one of "
@@ -389,6 +404,8 @@ class IsomerGroup(ProcessGroup):
         return self.core().lease
 
     def core(self):
+        if isinstance(self._gloo, Ended):
+            self._gloo()
         if self._core is None:
             raise IsomerError("this group has no team of Isomer any more, or never had one (a warning said why)")
         return self._core
@@ -542,7 +559,8 @@ class IsomerGroup(ProcessGroup):
 
     def get_error(self):
         """torch's word for what has happened to the group."""
-        why = self._core.lease.broken if self._core is not None else None
+        why = (self._core.lease.broken if self._core is not None else
+               self._gloo.reason if isinstance(self._gloo, Ended) else None)
         if why is None:
             return ErrorType.SUCCESS
         return ErrorType.TIMEOUT if "timeout" in why else ErrorType.COMM_ERROR
@@ -572,7 +590,7 @@ class IsomerGroup(ProcessGroup):
             self._queue = None  # it has this object, too
         core.lease.close(seconds, ends_job)
         _world.keep_store(core.lease.world, self._store)
-        self._gloo = None
+        self._gloo = Ended(core.lease.broken or "the process group was destroyed")
         if ends_job:
             self.recorder = None
 

@@ -301,6 +301,9 @@ def goes_on_in_its_group():
         iso.reconfigure(9, [handle for rank, handle in enumerate(handles) if rank != group.rank()])
     with pytest.raises(ValueError, match="two of one rank"):
         iso.reconfigure(9, handles + handles)
+    for strange in ("x", "3", "{}", 3):
+        with pytest.raises(ValueError, match="entries come from get_reconfigure_handle"):
+            iso.reconfigure(9, [strange])
 
 
 def test_survivors_go_on_in_the_same_group():
@@ -340,6 +343,11 @@ def other_members():
     collect("barrier has ended", everyone)
     assert hooks == []
     group.abort()
+    for call in (lambda: dist.all_reduce(torch.ones(1)), lambda: dist.send(torch.ones(1), (dist.get_rank() + 1) % 3),
+                 lambda: iso.empty(3)):
+        with pytest.raises(dist.DistBackendError, match="the process group was aborted on rank"):
+            call()
+    assert str(group.get_error()) == "ErrorType.COMM_ERROR"
     assert hooks == [1]
     iso.reconfigure(23, collect("aborted", everyone))
     check_new(group, 3)
