@@ -12,9 +12,9 @@
  * Errors. A call that returns no status ends the job, after one sentence on stderr, when an argument is wrong: a PE out
  * of range, an address that is not symmetric, a range past its segment, a misaligned atomic, an unknown handle, a null
  * pointer for a result. So does a call before shmem_init or after shmem_finalize. Calls of length 0 do nothing, but
- * their PE is checked. A child that a PE forks is not part of the job. Each call that needs the job, shmem_init
- * included, ends the child, and only the child, with a sentence. The child has its own copy of the global variables,
- * but shares the heap and registered buffers with its parent.
+ * their PE is checked. A child that a PE forks before shmem_finalize is not part of the job. Each call that needs the
+ * job, shmem_init included, ends the child, and only the child, with a sentence. The child has its own copy of the
+ * global variables, but shares the heap and registered buffers with its parent.
  *
  * Completion. A put, a non-fetching atomic or a signal is complete at its target after shmem_quiet, or when a wait or
  * test there has seen an update that was ordered behind it. Threads: every call may be made at the thread level in

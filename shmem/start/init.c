@@ -90,7 +90,8 @@ static void at_exit(int status, void *arg)
 }
 
 /* A child has no part in the job: it must neither keep the parent's sockets open (its death would go unseen) nor call
- * into the library, nor end the job when it does. */
+ * into the library, nor end the job when it does. Where the job has ended, the child may begin one of its own; PMIx stays
+ * open behind an end, and takes the child for its parent. */
 static void after_fork_child(void)
 {
     struct state *self = ISO;
@@ -101,7 +102,9 @@ static void after_fork_child(void)
     }
     iso_channel_after_fork();
     iso_boot_close(self->boot); /* closes the child's copies, and sends nothing */
-    if (self->life != LIFE_BEFORE)
+    if (self->life == LIFE_AFTER && self->parent_pid == 0)
+        self->life = LIFE_BEFORE;
+    else if (self->life != LIFE_BEFORE)
         self->life = LIFE_CHILD;
     own.leaving = false;
     self->ctx_default.n_pes = 0;
@@ -110,12 +113,12 @@ static void after_fork_child(void)
 static void register_handlers(void)
 {
 #ifndef ISO_PES_AS_THREADS
-    static ISO_PER_PE bool registered; /* once a process, whatever becomes of the state */
-    if (registered)
-        return;
-    registered = true;
-    on_exit(at_exit, (void *)(intptr_t)getpid());
-    pthread_atfork(NULL, NULL, after_fork_child);
+    static ISO_PER_PE pid_t registered; /* once a process, whatever becomes of the state */
+    if (registered == 0)
+        pthread_atfork(NULL, NULL, after_fork_child);
+    if (registered != getpid())
+        on_exit(at_exit, (void *)(intptr_t)getpid());
+    registered = getpid();
 #else
     (void)at_exit;
     (void)after_fork_child;

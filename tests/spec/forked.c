@@ -142,6 +142,24 @@ static int test(void)
 
 enum { RANKS = 2 };
 
+/* A child of a process whose job has ended begins one of its own, which a clean exit ends. */
+static int check_after_end(void)
+{
+    int status = -1;
+    pid_t pid = fork();
+    if (pid == 0) {
+        shmemx_uniqueid_t id;
+        shmemx_init_attr_t attr = SHMEMX_INIT_ATTR;
+        attr.size = 1;
+        attr.id = &id;
+        if (shmemx_get_uniqueid(&id) != 0 || shmemx_init_attr(&attr) != 0)
+            exit(CHECK_FAILED);
+        shmem_long_p(&global, 6, 0);
+        exit(global == 6 ? CHECK_PASSED : CHECK_FAILED);
+    }
+    return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0 && global == 5 ? CHECK_PASSED : CHECK_FAILED;
+}
+
 static int run_rank(int rank, int ends[2])
 {
     shmemx_uniqueid_t id;
@@ -155,7 +173,8 @@ static int run_rank(int rank, int ends[2])
     attr.rank = rank;
     attr.size = RANKS;
     attr.id = &id;
-    return shmemx_init_attr(&attr) == 0 ? test() : CHECK_FAILED;
+    int rc = shmemx_init_attr(&attr) == 0 ? test() : CHECK_FAILED;
+    return rc == CHECK_PASSED ? check_after_end() : rc;
 }
 
 static int run_ranks(void)
