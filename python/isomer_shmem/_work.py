@@ -35,8 +35,7 @@ def not_compiled(cls):
 
 
 _changed = threading.Condition()  # of all works: few threads wait at a time, and a call makes no lock of its own
-IN_CHILD = ("this process was forked from a rank and has no job of its own; start it by spawn, or make its process "
-            "group in it")
+IN_CHILD = "this process was forked from a rank and has no job of its own; start it by spawn"
 
 
 def after_fork():
