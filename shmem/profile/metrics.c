@@ -100,9 +100,9 @@ static void write_metrics(FILE *out, const struct profile_sums *sum)
 
 static void write_metrics_file(struct metrics *m)
 {
-    char path[4096], fresh[4096 + 8];
+    char path[4096], fresh[4096 + 16];
     snprintf(path, sizeof path, "%s.%d.prom", ISO->env->metrics, ISO->my_pe);
-    snprintf(fresh, sizeof fresh, "%s.new", path);
+    snprintf(fresh, sizeof fresh, "%s.%d", path, (int)getpid());
     FILE *out = fopen(fresh, "w");
     bool good = out != NULL;
     if (good) {

@@ -92,10 +92,12 @@ static void fill_head(struct trace_head *head, const struct profile *p, int thre
     __atomic_store_n(&head->magic, TRACE_MAGIC, __ATOMIC_RELEASE);
 }
 
-/* The file has all of its blocks: a full disk is an error here, and no signal later. */
+/* The file has all of its blocks: a full disk is an error here, and no signal later. It is a new one, since a job that
+ * runs may still have the old one mapped. */
 static void *map_trace_file(const char *path, size_t bytes)
 {
-    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    (void)unlink(path);
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     int rc = fd < 0 ? errno : posix_fallocate(fd, 0, (off_t)bytes);
     void *at = rc == 0 ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0) : MAP_FAILED;
     if (rc == 0 && at == MAP_FAILED)

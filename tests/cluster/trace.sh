@@ -112,6 +112,14 @@ draws "len(streams) == 2 and all([c.name for c in s] == ['shmemx_putmem_on_strea
 prints "^streams: 4 calls, 6 more had not ended, 0 have no times; "
 prints "^  pe [01], stream 2: shmemx_signal_wait_until_on_stream had not ended, 0\.[1-9][0-9]* s after it was enqueued$"
 
+# ---- a second job in the same folder: the first one may still write to its files ----
+traced "the first job" "$oshrun" -n 2 "$sick"
+cp trace/isomer.0.0.trace was && ln trace/isomer.0.0.trace first
+SHMEM_TRACE_EVENTS=1k SHMEM_TRACE=trace job 60 "$oshrun" -n 2 "$sick"
+expect_status 0 "the second job"
+cmp was first || fail "the second job writes to a file of the first one"
+draws
+
 # ---- what is set wrongly ----
 SHMEM_TRACE_EVENTS=5 traced "few events" "$oshrun" -n 2 "$sick"
 [ "$status" -ne 0 ] && grep -q "SHMEM_TRACE_EVENTS is 5; allowed: 1024..16777216" err || fail "$name: no sentence"
