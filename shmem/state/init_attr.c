@@ -3,9 +3,11 @@
 #include "init_attr.h"
 
 #include "../../bootstrap/log.h"
+#include "alloc.h"
 #include "base.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -46,6 +48,11 @@ int iso_init_attr_read(const shmemx_init_attr_t *given, shmemx_init_attr_t *attr
         name = "device", value = attr->device, least = -1, most = INT32_MAX;
     else if (attr->device_blocks < 0 || attr->device_blocks > 1024)
         name = "device_blocks", value = attr->device_blocks, least = 0, most = 1024;
+    else if (attr->heap_bytes > ISO_ALLOC_MOST)
+        name = "heap_bytes", value = (long)ISO_MIN(attr->heap_bytes, (size_t)LONG_MAX), most = (long)ISO_ALLOC_MOST;
+    else if (attr->device_heap_bytes > ISO_ALLOC_MOST)
+        name = "device_heap_bytes", value = (long)ISO_MIN(attr->device_heap_bytes, (size_t)LONG_MAX),
+        most = (long)ISO_ALLOC_MOST;
     else if (attr->errors != SHMEMX_ERRORS_ABORT && attr->errors != SHMEMX_ERRORS_RETURN)
         name = "errors", value = attr->errors, least = SHMEMX_ERRORS_ABORT, most = SHMEMX_ERRORS_RETURN;
     if (name != NULL)

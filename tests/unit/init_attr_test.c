@@ -4,6 +4,7 @@
 #include "../check.h"
 
 #include "../../bootstrap/log.h"
+#include "../../shmem/state/alloc.h"
 #include "../../shmem/state/init_attr.h"
 #include "../../shmem/state/pe_state.h"
 
@@ -74,6 +75,8 @@ static void test_ranges(void)
     REFUSED(device, -2);
     REFUSED(device_blocks, -1);
     REFUSED(device_blocks, 1025);
+    REFUSED(heap_bytes, ISO_ALLOC_MOST + 1);
+    REFUSED(device_heap_bytes, SIZE_MAX);
     REFUSED(errors, -1);
     REFUSED(errors, 2);
     REFUSED(timeout_seconds, (double)NAN);
