@@ -364,11 +364,13 @@ struct segment *iso_segment_search(const void *addr, size_t len)
     return NULL;
 }
 
-/* Its limit is 0, so no other look-up finds it. */
+/* Its limit is 0, so no other look-up finds it. The heap is lent with its parts. */
 struct segment *iso_segment_lent(const void *addr)
 {
     struct state *self = ISO;
-    for (int i = SEGMENT_INDEX_DEVICE; self->device != NULL && i < SEGMENT_INDEX_FREE; i++) {
+    if (ISO_LIKELY(self->device == NULL || self->segments[SEGMENT_INDEX_DEVICE].limit != 0))
+        return NULL;
+    for (int i = SEGMENT_INDEX_DEVICE; i < SEGMENT_INDEX_FREE; i++) {
         struct segment *s = &self->segments[i];
         if (s->on_device && s->limit == 0 && (size_t)((const char *)addr - s->base) < s->len)
             return s;
