@@ -89,7 +89,7 @@ def empty(*shape, dtype=None, device="cpu", group=None, local=False, for_kernels
     looked at beyond the job. for_kernels: memory of the CPU device, which kernels take, and which has no peer views; in
     groups that are not all of the job, and local, after prepare()."""
     _, on_gpu = check_device(device)
-    shape = torch.Size(shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
+    shape = torch.Size(shape[0] if len(shape) == 1 and not hasattr(shape[0], "__index__") else shape)
     if any(size < 0 for size in shape):
         raise ValueError(f"isomer: empty: the shape {tuple(shape)} has a negative size")
     dtype = dtype or torch.get_default_dtype()
@@ -206,6 +206,13 @@ def place(tensor):
     return Place(block.world.pe, offset.value, tuple(tensor.shape), tensor.dtype)
 
 
+def _address_of(world, where, nbytes):
+    """The address that means a Place here. It may be of an earlier job, and calls of shmem.h would end the process."""
+    at_offset = world.lib.shmemx_at_offset
+    world.check_address(at_offset(where.pe, where.offset + nbytes - 1))
+    return world.check_address(at_offset(where.pe, where.offset))
+
+
 def peer(tensor, rank=None, group=None):
     """A view of rank's object of a symmetric tensor, `rank` in the tensor's group, or of what a Place names in the job
     of `group`. None: the rank is on another node, so that only put and get reach it."""
@@ -215,8 +222,8 @@ def peer(tensor, rank=None, group=None):
         world = group_of(group).lease.world
         world.check_usable()
         pe, shape, dtype = tensor.pe, tensor.shape, tensor.dtype
-        address = world.lib.shmemx_at_offset(pe, tensor.offset)
         nbytes = torch.Size(shape).numel() * dtype.itemsize
+        address = _address_of(world, tensor, nbytes)
     else:
         block = block_of(tensor)
         if block.group is None:
@@ -252,7 +259,7 @@ def _target(tensor, rank, name, nbytes, group=None):
     if isinstance(tensor, Place):
         world, room = group_of(group).lease.world, torch.Size(tensor.shape).numel() * tensor.dtype.itemsize
         world.check_usable()
-        address, pe = world.lib.shmemx_at_offset(tensor.pe, tensor.offset), tensor.pe
+        address, pe = _address_of(world, tensor, room), tensor.pe
         on_gpu = _is_on_gpu(world, address)
     else:
         block = block_of(_contiguous(tensor, name))

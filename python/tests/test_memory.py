@@ -169,6 +169,12 @@ def locals_by_place():
     dist.all_reduce(mine.view(-1)[:15])  # collectives take it as any tensor; of equal length on all ranks
     with pytest.raises(ValueError, match="local"):
         iso.peer(mine, 0)
+    for strange in (places[me]._replace(pe=n), places[me]._replace(pe=-1), places[me]._replace(offset=1 << 60),
+                    places[me]._replace(shape=(1 << 40,))):
+        dest = torch.empty(strange.shape, dtype=torch.int32, device="meta")
+        for call in (lambda: iso.peer(strange), lambda: iso.get(dest, strange)):
+            with pytest.raises(iso.IsomerError, match="rank is|is not of shmemx_offset_of"):
+                call()
     address = mine.data_ptr()
     row = mine[1]
     del mine, view
