@@ -66,8 +66,8 @@ struct trace_sync {
 /* What a PE knows of its streams at its last look at them, which is the newest of all its files. */
 struct trace_streams {
     uint64_t ticks;    /* 0: the thread has never looked */
-    uint64_t pending;  /* calls that have not ended; the one that was enqueued first: when, and trace_stream with its name */
-    uint64_t enqueued, first;
+    uint64_t pending;  /* calls that have not ended */
+    uint64_t enqueued, first; /* of these, the one that was enqueued first: when, and trace_stream with its name */
     uint64_t unmarked; /* calls so far without times: too many were in the streams at once */
     uint64_t error_ns; /* the device's clock is known to within that; UINT64_MAX: not at all */
 };

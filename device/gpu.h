@@ -207,8 +207,8 @@ int iso_gpu_max_blocks(struct gpu *gpu, gpu_kernel kernel, unsigned block, size_
 /* Writes len bytes to the variable `name` of a module that the program has loaded by the vendor's calls, or by dlopen on
  * the CPU device. -ENOENT: the module has no variable of this name and size. Waits for the copy. */
 int iso_gpu_module_write(struct gpu *gpu, void *module, const char *name, const void *value, size_t len);
-/* *module becomes the module that this device has of a library that the program has loaded (CUlibrary); on the CPU device
- * both are what dlopen gives. -ENOTSUP: the vendor has no libraries. */
+/* *module becomes the module that this device has of a library that the program has loaded (CUlibrary); on the CPU
+ * device both are what dlopen gives. -ENOTSUP: the vendor has no libraries. */
 int iso_gpu_library_module(struct gpu *gpu, void *library, void **module);
 
 #endif

@@ -75,8 +75,8 @@ int shmemx_launch_attr(shmemx_kernel_t kernel, const shmemx_launch_attr_t *attr,
  * no device runs, an argument is a null pointer, the module has no variable of this name and size (the CPU device does
  * not know sizes). */
 int shmemx_module_write(void *module, const char *name, const void *value, size_t bytes);
-/* The same for the module that this PE's device has of a library: a CUlibrary, which Numba and cuda.core load; on the CPU
- * device what dlopen gives. Nonzero for AMD. */
+/* The same for the module that this PE's device has of a library: a CUlibrary, which Numba and cuda.core load; on the
+ * CPU device what dlopen gives. Nonzero for AMD. */
 int shmemx_library_write(void *library, const char *name, const void *value, size_t bytes);
 
 #ifdef __cplusplus

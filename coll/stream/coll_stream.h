@@ -36,9 +36,9 @@ struct stream_call {
 
 /* ---- coll_stream.c ---- */
 
-/* All that shmemx_coll_on_stream does before the choice, collective as that is. A call of no bytes, on all members alike,
- * is checked and has no slot. 0; -EINVAL after a sentence on an argument, with nothing done; or another error after its
- * sentence. */
+/* All that shmemx_coll_on_stream does before the choice, collective as that is. A call of no bytes, on all members
+ * alike, is checked and has no slot. 0; -EINVAL after a sentence on an argument, with nothing done; or another error
+ * after its sentence. */
 int iso_stream_admit(struct stream_call *c, const shmemx_coll_t *coll, shmemx_stream_t stream);
 int iso_stream_run(const struct stream_call *c);  /* enqueues it: 0, or nonzero after a sentence */
 int iso_stream_note(const struct stream_call *c); /* SHMEM_DEBUG: compares it alone, likewise */

@@ -172,8 +172,8 @@ class World:
             raise IsomerError(self.broken or self.last_error())
 
     def check_stream(self, stream):
-        """The host waits for a stream. Raises once when a group was broken, whose calls may have been in the stream; each
-        time when a wait has given up in another way."""
+        """The host waits for a stream. Raises once when a group was broken, whose calls may have been in the stream;
+        each time when a wait has given up in another way."""
         if self.lib.shmemx_stream_synchronize(stream) == 0:
             return
         sentence = self.last_error()

@@ -922,7 +922,8 @@ TESTS = [first_call, reductions, reductions_async, moves, moves_async, large, ho
          messages, memory, pool, inference, fsdp, fsdp_installed, fsdp_parts, ddp, functional, compiled, triton_signal,
          split, device_zero, device_id, groups, first_in_capture, beside_gloo, few_queues, expandable_segments,
          malloc_async, late_peer, killed_peer]
-ALONE = ("few_queues", "expandable_segments", "malloc_async", "late_peer", "killed_peer")  # in processes of their own, which end with the test
+# In processes of their own, which end with the test.
+ALONE = ("few_queues", "expandable_segments", "malloc_async", "late_peer", "killed_peer")
 DIES = {"killed_peer": -signal.SIGKILL}  # how the last rank ends
 
 

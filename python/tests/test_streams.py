@@ -517,8 +517,8 @@ def late():
 
 
 def late_alone(has_messages):
-    """The other rank does not come to a call of one group, whose error is raised once by a stream, too. The default group
-    goes on in streams; where messages were sent in streams, it does not."""
+    """The other rank does not come to a call of one group, whose error is raised once by a stream, too. The default
+    group goes on in streams; where messages were sent in streams, it does not."""
     from isomer_shmem import synchronize
     rank, size = start(True, timeout=timedelta(seconds=60))
     part = dist.new_group(list(range(size)), timeout=timedelta(seconds=3))

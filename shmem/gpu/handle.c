@@ -550,7 +550,7 @@ static const struct handle *first_dead(struct device *d)
 }
 
 /* When a handle is good again, or the program knows of its end. The word is cleared first: a kernel of another handle
- * that gives up meanwhile sets its status before the word, so either the look finds its status, or the word is 1 again. */
+ * that gives up meanwhile sets its status before the word. So either the look finds its status, or the word is 1. */
 static void forget_give_up(struct device *d)
 {
     struct isod_host *for_kernels, *host = iso_proxy_host(d, &for_kernels);

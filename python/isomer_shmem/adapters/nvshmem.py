@@ -50,8 +50,9 @@ def start(*groups, device="cuda"):
 
 
 def declare(name):
-    """NVSHMEM's function `name` for kernels of Numba (numba-cuda), which fills their modules. Numbers have the sizes that C
-    gives them; addresses are integers, `array.ctypes.data` in a kernel. A kernel gets what it calls, made of bitcode()."""
+    """NVSHMEM's function `name` for kernels of Numba (numba-cuda), which fills their modules. Numbers have the sizes that
+    C gives them; addresses are integers, `array.ctypes.data` in a kernel. A kernel gets what it calls, made of
+    bitcode()."""
     import llvmlite.binding as llvm
     from numba import cuda
     llvm.initialize_all_targets()
