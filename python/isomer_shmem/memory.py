@@ -428,7 +428,7 @@ def quiet(group=None, device=None):
     """All puts and signals of this rank have arrived. device: "cuda" for those in the current stream, whose later work
     waits; "cpu" for the others; None: the first where the job has a GPU."""
     world = group_of(group).lease.world
-    world.check_usable()
+    world.check_alive()  # shmem_quiet ends the process in a broken job
     issue(world, _goes_on_stream(world, device), "shmem_quiet", "shmemx_quiet_on_stream")
 
 

@@ -101,7 +101,8 @@ class Window:
         world.check_usable()
         if tensor.numel() > 0:
             memory.check_local(world, source, on_gpu, "put")
-            address = world.lib.shmemx_at_offset(place.pe, place.offset + target_offset_nelems * tensor.element_size())
+            address = world.check_address(world.lib.shmemx_at_offset(
+                place.pe, place.offset + target_offset_nelems * tensor.element_size()))
             memory.issue(world, on_gpu, "shmem_putmem", "shmemx_putmem_on_stream", address, source.data_ptr(),
                          source.nbytes, place.pe)
         return _done("put", async_op)

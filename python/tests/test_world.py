@@ -173,6 +173,26 @@ def test_isomer_group_beside_a_gloo_default_group(ranks):
     ranks(3, beside_gloo, backend="gloo")
 
 
+def goes_on_one_sided():
+    """Calls of shmem.h would end this process; the library has noticed the death, and no call here yet."""
+    window, tensor = iso.new_window(iso.zeros(3)), iso.zeros(3)
+    place = iso.place(tensor)
+    dist.barrier()
+    if dist.get_rank() == 1:
+        os._exit(0)
+    while not dist.group.WORLD.lease.world.is_broken():
+        time.sleep(0.01)
+    for call in (lambda: window.put(torch.ones(3), 1), lambda: iso.put(place, torch.ones(3)), iso.quiet,
+                 lambda: iso.put(tensor, torch.ones(3), 1)):
+        with pytest.raises(iso.IsomerError, match="died"):
+            call()
+    iso.shrink([1])
+
+
+def test_one_sided_calls_after_a_death():
+    check_survivors(goes_on_one_sided, 3, dead=(1,))
+
+
 def dies_and_goes_on():
     """Ranks 1 and 3 of 5 die, one after the other; what the others have made on the way ends with each death. They have
     made different numbers of groups, one of them with the rank that died."""
