@@ -11,6 +11,16 @@
 
 PRIM_FN int32_t isod_world_pe(shmemd_t h, int32_t pe) { return ISOD_LOAD_I32(&h.team->world_of[pe]); }
 
+/* Memory of no segment. With NVSHMEM's names a PE reaches its own memory by any address. */
+PRIM_FN char *isod_near_unknown(struct isod_origin at, const void *addr, int32_t pe)
+{
+#ifdef ISOD_OWN_BY_ANY_ADDRESS
+    return pe == at.team->my_pe ? (char *)(uintptr_t)addr : (char *)0;
+#else
+    (void)at, (void)addr, (void)pe;
+    return (char *)0; /* the proxy says that it is not symmetric */
+#endif
+}
 /* For addresses that spacing alone does not give: heaps that lie anywhere, registered buffers, the host heap, global
  * variables. */
 #ifdef SHMEMD_NO_RING
@@ -23,7 +33,7 @@ PRIM_FN char *isod_near_by_table(struct isod_origin at, const void *addr, int32_
     while ((uint64_t)((uintptr_t)addr - (uintptr_t)s->base) >= s->len) {
         s++;
         if (--left == 0)
-            return (char *)0;
+            return isod_near_unknown(at, addr, pe);
     }
     char *base = ISOD_LOAD_POINTER(&s->peers[ISOD_LOAD_I32(&at.team->world_of[pe])]);
     return base != 0 ? base + ((uintptr_t)addr - (uintptr_t)s->base) : (char *)0;
@@ -41,7 +51,7 @@ PRIM_COLD_FN char *isod_near_by_table(struct isod_origin at, const void *addr, i
         char *base = i == 0 ? ISOD_LOAD_POINTER(&at.team->heaps[pe]) : s->peers[ISOD_LOAD_I32(&at.team->world_of[pe])];
         return base != 0 ? base + offset : (char *)0;
     }
-    return (char *)0; /* not symmetric: the proxy says so */
+    return isod_near_unknown(at, addr, pe);
 }
 #endif
 

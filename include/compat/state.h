@@ -15,6 +15,7 @@
 #include "../shmem.h"
 #include "../shmemx.h"
 #endif
+#define ISOD_OWN_BY_ANY_ADDRESS /* NVSHMEM's programs put to themselves in memory that is not symmetric */
 #ifdef __cplusplus
 #include "../shmem_device.hpp"
 #else

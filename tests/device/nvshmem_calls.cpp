@@ -44,8 +44,19 @@ static int test_main(void)
     long long *area = (long long *)nvshmem_align(128, 1024 * sizeof(long long));
     CHECK_OR_EXIT(box != NULL && source != NULL && signals != NULL && area != NULL);
 
-    CHECK_EQ(shmemd::launch_cooperative(KERNEL(ring_of_values), 1, 1, 0, NULL, box, source), 0);
+#ifdef __CUDACC__
+    int *own = NULL;
+    CHECK_EQ((int)cudaMalloc(reinterpret_cast<void **>(&own), 2 * sizeof(int)), 0);
+#else
+    int *own = new int[2];
+#endif
+    CHECK_EQ(shmemd::launch_cooperative(KERNEL(ring_of_values), 1, 1, 0, NULL, box, source, own), 0);
     CHECK_EQ(shmemx_stream_synchronize(NULL), 0);
+#ifdef __CUDACC__
+    cudaFree(own);
+#else
+    delete[] own;
+#endif
     CHECK_EQ(at(source), n * (n - 1) / 2 + me);
 
     for (int i = 0; i < MOST; i++)

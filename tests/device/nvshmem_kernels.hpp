@@ -6,7 +6,7 @@
 enum { THREADS = 128, MOST = 1000 };
 
 extern "C" {
-SHMEMD_GLOBAL void ring_of_values(int *box, int *result);
+SHMEMD_GLOBAL void ring_of_values(int *box, int *result, int *own);
 SHMEMD_GLOBAL void ring_of_sums(int *dest, const int *source, size_t nelems, uint64_t *signal, size_t chunk);
 SHMEMD_GLOBAL void send_by_groups(int *dest, int *source, uint64_t *signal, int round);
 SHMEMD_GLOBAL void collectives(nvshmem_team_t team, long long *area, int *wrong);
@@ -14,11 +14,14 @@ SHMEMD_GLOBAL void collectives(nvshmem_team_t team, long long *area, int *wrong)
 
 #ifndef TEST_MODULE
 
-// ---- a value goes around, each PE adds its number ----
-SHMEMD_GLOBAL void ring_of_values(int *box, int *result)
+// ---- a value goes around, each PE adds its number, which it puts to itself in memory that is not symmetric ----
+SHMEMD_GLOBAL void ring_of_values(int *box, int *result, int *own)
 {
     const int me = nvshmem_my_pe(), n = nvshmem_n_pes();
-    int value = me;
+    nvshmem_int_p(own, me, me);
+    nvshmem_int_put(own + 1, own, 1, me);
+    nvshmem_quiet();
+    int value = nvshmem_int_g(own + 1, me);
     for (int i = 0; i < n; i++) {
         nvshmem_int_p(box, value, (me + 1) % n);
         nvshmem_barrier_all();
