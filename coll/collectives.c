@@ -55,6 +55,7 @@ int iso_coll_start(void)
 
 void iso_coll_stop(void)
 {
+    iso_group_stop();
     iso_active_set_stop();
     iso_select_close((struct select_table *)ISO->select);
     ISO->select = NULL;

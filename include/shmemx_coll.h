@@ -428,7 +428,8 @@ int shmemx_recv_on_stream(shmem_team_t team, void *dest, size_t bytes, int from,
  * `host_blocks` and `splits` point to is read by the end of the group.
  *
  * Returns 0; or nonzero after a sentence on stderr. begin: no device runs. end: the thread has no group, or a call is
- * wrong (-EINVAL where it is an argument). Then no call is enqueued. When a launch fails, the calls before it are. */
+ * wrong (-EINVAL where it is an argument). Then no call is enqueued. When a launch fails, the calls before it are. The
+ * calls of a group that shmem_finalize finds open are not made, and a sentence says so. */
 int shmemx_coll_group_begin(void);
 int shmemx_coll_group_end(void);
 

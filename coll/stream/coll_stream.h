@@ -267,6 +267,7 @@ int iso_pairs_check(const struct pair_call *c); /* 0; -EINVAL after a sentence o
 /* Calls that are right, those of a stream by one launch. Reorders `calls`. 0, or nonzero after a sentence. */
 int iso_pairs_enqueue(const struct pair_call **calls, size_t n);
 
+void iso_group_stop(void); /* the batch that this thread has begun and not ended */
 int iso_pairs_start(struct device *d); /* with the device: 0 or -errno */
 void iso_pairs_stop(struct device *d); /* also when it was not started */
 bool iso_pairs_has_team(const struct team *team);

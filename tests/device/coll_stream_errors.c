@@ -315,6 +315,14 @@ static int differ_batch(void) /* one member lets one kernel do both calls */
     shmem_barrier_all();
     return 0;
 }
+static int open_batch(void)
+{
+    shmemx_coll_t q = right(SHMEMX_SYNC);
+    if (shmemx_coll_group_begin() != 0 || call(&q) != 0)
+        return 0;
+    shmem_finalize();
+    exit(1);
+}
 static int differ_late(void) /* one member is far ahead, and finds it when it comes to its next call */
 {
     shmemx_coll_t q = right(SHMEMX_FCOLLECT);
@@ -436,6 +444,7 @@ static int differ_late(void) /* one member is far ahead, and finds it when it co
     X(differ_partner, WITH_DEVICE, true)    \
     X(differ_slot, WITH_DEVICE, true)       \
     X(differ_batch, WITH_DEVICE, true)      \
+    X(open_batch, WITH_DEVICE, true)        \
     X(differ_late, WITH_DEVICE, true)       \
     X(forced_kind, WITH_DEVICE, true)       \
     X(forced_name, WITH_DEVICE, true)       \

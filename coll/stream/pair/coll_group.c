@@ -225,6 +225,14 @@ static int enqueue_group(struct group *g)
     return rc;
 }
 
+void iso_group_stop(void)
+{
+    if (group.depth > 0)
+        log_error("shmemx_coll_group_end: it was not called for a batch of %zu calls, which are not made", group.n);
+    free(group.calls);
+    memset(&group, 0, sizeof group);
+}
+
 /* ---- public ---- */
 
 SHMEM_API(shmemx_coll_group_begin, pshmemx_coll_group_begin);
