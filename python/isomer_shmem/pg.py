@@ -156,7 +156,7 @@ def reconfigure(uuid, handles, timeout=None, group=None):
     """The group (None: the default one) has other members from here on, in the same process and as the same object,
     also after a death, a timeout or abort(): those whose handles are given, in this order, which is that of their new
     ranks. uuid: a number that the group has not had yet. Collective over the new members, with equal uuid and handles;
-    others take no part. Calls of the group that are under way end with an error.
+    others take no part. Calls of the group that have not returned end with an error, also where all their data came.
 
     The members stay in their job where all of them are in one, no PE of it has died, and it has no other PEs or these
     processes have other groups. Else they leave their jobs and begin one: symmetric tensors are gone then, and other
