@@ -125,7 +125,7 @@ def test_kernel_of_numba():
     except RuntimeError as error:  # DynamicLibNotFoundError
         pytest.skip(f"a library of CUDA is not installed: {error}")
     callbacks = [part.setup_callback for part in parts if not isinstance(part, str)]
-    assert callbacks == [nvshmem.init_library] * len(names)
+    assert callbacks == [nvshmem._numba_has_loaded] * len(names)
     assert b"isomer_compat_state" in linker.link("cubin").code and not linker.get_error_log()
 
 
@@ -144,11 +144,34 @@ def filled(path, wrong):
     return bytes(state)[8:], table, ctypes.string_at(struct.address, struct.nbytes)
 
 
-def test_module_is_filled(ranks, tmp_path):
+def filled_again(path, wrong):
+    """By the hooks: what is loaded when another job starts is filled for it."""
+    import ctypes
+    modules, states = [ctypes.CDLL(path)._handle, ctypes.CDLL(wrong)._handle], []
+    for number in range(2):
+        nvshmem.start(device="cpu")
+        if number == 0:
+            nvshmem._triton_has_loaded(modules[0], None, "kernel", {"kernel.ptx": path}, "")
+            nvshmem._numba_has_loaded(modules[1])
+            nvshmem._numba_unloads(modules[1])
+        states.append([bytes((ctypes.c_uint64 * 9).in_dll(ctypes.CDLL(file), "isomer_compat_state"))
+                       for file in (path, wrong)])
+        assert states[-1][0] == nvshmem._state
+    return states[0][0] != states[1][0], states[0][1] == states[1][1]
+
+
+def module(tmp_path, name, text="unsigned long isomer_compat_state[9];\n"):
     if shutil.which("cc") is None:
         pytest.skip("there is no compiler")
-    for name, text in (("module", "unsigned long isomer_compat_state[9];\n"), ("wrong", "int other;\n")):
-        (tmp_path / (name + ".c")).write_text(text)
-        subprocess.run(["cc", "-shared", "-fPIC", name + ".c", "-o", name + ".so"], cwd=tmp_path, check=True)
-    for world, table, struct in ranks(2, filled, str(tmp_path / "module.so"), str(tmp_path / "wrong.so")):
+    (tmp_path / (name + ".c")).write_text(text)
+    subprocess.run(["cc", "-shared", "-fPIC", name + ".c", "-o", name + ".so"], cwd=tmp_path, check=True)
+    return str(tmp_path / (name + ".so"))
+
+
+def test_loaded_modules_are_filled_again(ranks, tmp_path):
+    assert ranks(2, filled_again, module(tmp_path, "triton"), module(tmp_path, "numba")) == [(True, True)] * 2
+
+
+def test_module_is_filled(ranks, tmp_path):
+    for world, table, struct in ranks(2, filled, module(tmp_path, "right"), module(tmp_path, "wrong", "int other;\n")):
         assert world == struct and table == 2 * struct

@@ -25,6 +25,7 @@ _NUMBA = {"ptr": "uint64", "float": "float32", "double": "float64", "void": "voi
           **{f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)}}  # its names for LLVM's types
 _state = None  # struct compat_kernels
 _table = None  # the handles of teams, in device memory, which _state points to
+_loaded = set()  # (kind, module or library) of Triton and Numba, which tell when they load and unload them
 
 
 def bitcode():
@@ -38,7 +39,7 @@ def bitcode():
 def start(*groups, device="cuda"):
     """Gets ready what modules are filled with. PEs are ranks of the default group, which is team 0 of kernels; `groups`
     are the teams 1, 2 and so on, where NVSHMEM has the PEs of a node as 1 and 2. Collective over all of them; to be
-    called again in a new job."""
+    called again in a new job. Modules that Triton and Numba have loaded are filled again, others are the program's."""
     global _state, _table
     import torch
 
@@ -47,11 +48,13 @@ def start(*groups, device="cuda"):
     content = [ctypes.string_at(handle.address, handle.nbytes) for handle in handles]
     _table = torch.frombuffer(bytearray(b"".join(content)), dtype=torch.int64).to(device, copy=True)
     _state = struct.pack("=Q", _table.data_ptr()) + content[0]
+    for kind, loaded in _loaded:
+        _write(kind, loaded)
 
 
 def declare(name):
-    """NVSHMEM's function `name` for kernels of Numba (numba-cuda), which fills their modules. Numbers have the sizes that
-    C gives them; addresses are integers, `array.ctypes.data` in a kernel. A kernel gets what it calls, made of
+    """NVSHMEM's function `name` for kernels of Numba (numba-cuda), which fills their modules. Numbers have the sizes
+    that C gives them; addresses are integers, `array.ctypes.data` in a kernel. A kernel gets what it calls, made of
     bitcode()."""
     import llvmlite.binding as llvm
     from numba import cuda
@@ -80,7 +83,8 @@ def declare(name):
     signature = f"{_NUMBA[result]}({', '.join(_NUMBA[kind] for kind in arguments.split(', ') if kind)})"
     # Numba takes 8 bytes from a function without a result; with one, the linker finds that both sides agree.
     text = re.sub(rf"(\.weak \.func) (?={name}\()", r"\1 (.param .b64 unused) ", machine.emit_assembly(module))
-    return cuda.declare_device(name, signature, cuda.PTXSource(text, name, setup_callback=init_library), abi="c")
+    source = cuda.PTXSource(text, name, setup_callback=_numba_has_loaded, teardown_callback=_numba_unloads)
+    return cuda.declare_device(name, signature, source, abi="c")
 
 
 def init_module(module):
@@ -90,8 +94,12 @@ def init_module(module):
 
 
 def init_library(library):
-    """The same for a CUlibrary as a number, or as cuda.core and Numba's callbacks have it."""
-    _write("library", int(getattr(library, "handle", library)))
+    """The same for a CUlibrary as a number, or as cuda.core has it."""
+    _write("library", _number(library))
+
+
+def _number(library):
+    return int(getattr(library, "handle", library))
 
 
 def _write(kind, loaded):
@@ -101,9 +109,19 @@ def _write(kind, loaded):
     _lib.check(getattr(_lib.load(), call)(loaded, _SYMBOL, _state, len(_state)), call)
 
 
+def _numba_has_loaded(library):
+    init_library(library)
+    _loaded.add(("library", _number(library)))
+
+
+def _numba_unloads(library):
+    _loaded.discard(("library", _number(library)))
+
+
 def _triton_has_loaded(module, function, name, metadata_group, hash):
     for file, path in metadata_group.items():
         if file.endswith(".ptx"):
             with open(path, "rb") as text:
                 if _SYMBOL in text.read():
                     init_module(module)
+                    _loaded.add(("module", module))
