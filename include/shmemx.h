@@ -391,7 +391,7 @@ typedef struct {
     double waited_seconds;
     int gave_up;   /* 0: passed SHMEM_TIMEOUT and goes on; 1: gave up; 2: misuse of the slot */
     int broken_by; /* the PE that broke the job: it died, left, ended the job or is not reached; -1: none or not known */
-    shmem_team_t team; /* of the handle; SHMEM_TEAM_INVALID: of none, as point-to-point calls on streams */
+    shmem_team_t team; /* of the handle; SHMEM_TEAM_INVALID: destroyed, or none, as of point-to-point calls on streams */
 } shmemx_device_error_t;
 /* Takes the oldest error off this PE's list and writes it to *error. Returns 1, or 0 when the list is empty. Never
  * blocks. -1 or less: an error of this call. */

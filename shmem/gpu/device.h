@@ -260,6 +260,7 @@ void iso_proxy_give_up(void);
 void iso_proxy_resume(struct device *device, int team, int slot);
 /* The first error of a kernel or stream of that team and slot, as records name them, since its last reset; with slot
  * below 0 of calls that have none. */
+void iso_proxy_forget_team(struct device *device, int team);
 bool iso_proxy_first_error(struct device *device, int team, int slot, shmemx_device_error_t *error);
 /* A record that no kernel has left: of a stream that waits by itself. By the proxy's thread. */
 void iso_proxy_report(struct device *device, const struct isod_record *record);

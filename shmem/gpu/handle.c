@@ -677,9 +677,12 @@ static void forget_team(struct team *team)
             }
         }
     pthread_mutex_unlock(&d->lock);
+    if (gone == NULL)
+        return;
     for (const struct handle *h = gone; h != NULL; h = h->next)
         clear_slot_memory(h);
     destroy_list(d, gone);
+    iso_proxy_forget_team(d, iso_handle_team_number(team));
 }
 
 /* ---- start and stop ---- */
@@ -770,7 +773,7 @@ bool iso_handles_gave_up(struct device *d, const char *call)
         snprintf(what, sizeof what, "a barrier or sync on a stream of team %d", (int)h->image.team);
     else if (h != NULL && h->slot >= 0)
         snprintf(what, sizeof what, "a call of slot %d of team %d", (int)h->image.slot, (int)h->image.team);
-    bool ended = h != NULL && h->ended;
+    bool ended = h != NULL && h != d->handles->local && (h->ended || iso_slot_is_broken(&h->team->slot));
     if (ended)
         (void)iso_slot_refuse(&h->team->slot, call);
     pthread_mutex_unlock(&d->lock);

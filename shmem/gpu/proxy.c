@@ -519,6 +519,21 @@ static void lose_pe(int pe)
                                       __ATOMIC_RELAXED);
 }
 
+/* Another team may get its number. Its errors are told without a team. */
+void iso_proxy_forget_team(struct device *device, int team)
+{
+    struct proxy *p = device->proxy;
+    look_at_records(p);
+    pthread_mutex_lock(&p->records_lock);
+    for (unsigned i = p->n_first; i-- > 0;)
+        if (p->first[i].team == team && p->first[i].slot != -1)
+            p->first[i] = p->first[--p->n_first];
+    for (unsigned i = 0; i < p->n_kept; i++)
+        if (p->kept[i].team == team)
+            p->kept[i].team = 0; /* no team's */
+    pthread_mutex_unlock(&p->records_lock);
+}
+
 void iso_proxy_resume(struct device *device, int team, int slot)
 {
     struct proxy *p = device->proxy;

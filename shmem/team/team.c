@@ -35,7 +35,15 @@ struct team *iso_team_or_null(shmem_team_t handle)
     return team != NULL && team->handle == handle ? team : NULL;
 }
 
-shmem_team_t iso_team_at(int index) { return ISO->teams->of[index]->handle; }
+/* Of the handle of a destroyed team until another team has its place. No handle that is given out has it. */
+#define RETIRED ((uintptr_t)1 << (8 * sizeof(uintptr_t) - 1))
+
+shmem_team_t iso_team_at(int index)
+{
+    const struct team *team = ISO->teams->of[index];
+    shmem_team_t handle = team != NULL ? __atomic_load_n(&team->handle, __ATOMIC_RELAXED) : SHMEM_TEAM_INVALID;
+    return ((uintptr_t)handle & RETIRED) == 0 ? handle : SHMEM_TEAM_INVALID;
+}
 
 struct team *iso_team(shmem_team_t handle, const char *call)
 {
@@ -190,7 +198,7 @@ static struct team *take_place(int n)
         __atomic_store_n(&teams->n, next + 1, __ATOMIC_RELEASE); /* pairs with the acquire in iso_team_or_null */
     }
     if (team != NULL) {
-        uintptr_t handle = (uintptr_t)team->handle + TEAMS_MAX; /* the next generation */
+        uintptr_t handle = ((uintptr_t)team->handle & ~RETIRED) + TEAMS_MAX; /* the next generation */
         memset(team, 0, sizeof *team);
         team->handle = (shmem_team_t)handle;
         team->world_of = world_of;
@@ -247,7 +255,10 @@ static void check_config(const char *call, const shmem_team_config_t *config, lo
         iso_fatal(call, "config->num_contexts is %d; it must be 0 or more", config->num_contexts);
 }
 
-static void retire_handle(struct team *team) { team->handle = (shmem_team_t)((uintptr_t)team->handle + TEAMS_MAX); }
+static void retire_handle(struct team *team)
+{
+    __atomic_store_n(&team->handle, (shmem_team_t)((uintptr_t)team->handle | RETIRED), __ATOMIC_RELAXED);
+}
 
 static void destroy_team(struct team *team)
 {

@@ -90,6 +90,24 @@ static void test_refused(const struct test *t)
     CHECK(shmemx_team_set_timeout(t->team, strtod("nan", NULL)) != 0);
 }
 
+/* The error of a team that is gone when it is told, and whose number another team has. */
+static void destroy_and_ask(struct test *t, const int *pes)
+{
+    shmemx_device_error_t error;
+    set_timeout(t->team, SHORT_S);
+    CHECK_EQ(shmemx_device_handle(t->team, SLOT, &t->args.h), 0);
+    t->args.value++;
+    DEVICE_LAUNCH(wait_for_word, 1, THREADS, t->args, t->stream);
+    usleep(SILENCE_US);
+    shmem_signal_set(t->args.word, t->args.value, check_self.pe);
+    CHECK_EQ(shmemx_stream_synchronize(t->stream), 0);
+    shmem_team_destroy(t->team);
+    CHECK_OR_EXIT(shmemx_team_create(pes, check_self.npes, 2, &t->team) == 0);
+    CHECK_EQ(shmemx_status(t->team, SLOT, &error), 0);
+    CHECK_OR_EXIT(device_next_error(&error));
+    CHECK(error.team == SHMEM_TEAM_INVALID && error.team_slot == SLOT);
+}
+
 static int test_main(void)
 {
     struct test t = {.team = SHMEM_TEAM_INVALID};
@@ -121,6 +139,7 @@ static int test_main(void)
     wait_in_kernel(&t, t.team, false);
     set_timeout(SHMEM_TEAM_WORLD, -1);
     test_refused(&t);
+    destroy_and_ask(&t, pes);
 
     shmem_team_destroy(t.team);
     CHECK_EQ(shmemx_stream_destroy(t.stream), 0);
