@@ -59,8 +59,9 @@ def create(options, _backend_options=None):
     ranks = list(options.global_ranks_in_group) or list(range(size))  # torch leaves the default group's away
     # A name may come again on the same store, with old keys under it. All members make it equally often, since the
     # default group has its members.
-    count = store.add(f"isomer/made/{getattr(dist.group.WORLD, 'uuid', '')}/{rank}", 1)
-    prefix = PrefixStore(f"isomer/{count}", store)
+    era = getattr(dist.group.WORLD, "uuid", "")
+    count = store.add(f"isomer/made/{era}/{rank}", 1)
+    prefix = PrefixStore(f"isomer/{era}/{count}", store)
     lease, reason = _world.join(PrefixStore("join", prefix), rank, ranks, timeout)
     if lease is None:
         warn_once(f"a group of {size} has no team, because {reason}")

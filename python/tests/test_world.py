@@ -339,6 +339,14 @@ def other_members():
         model.zero_grad()
         model(torch.full((1, 3), 1.0 + me)).sum().backward()
         assert torch.allclose(next(model.parameters()).grad, torch.full((2, 3), mean))
+
+    def check_name_again():
+        """torch names it by its ranks, each time alike. Rank 1 comes when old records of rank 0 may still be there."""
+        time.sleep(0.3 * (dist.get_rank() == 0))
+        named = dist.new_group([0, 1], use_local_synchronization=True) if dist.get_rank() < 2 else None
+        if named is not None:
+            group_sum(named, [0, 1])
+            dist.destroy_process_group(named)
     me, group, everyone = dist.get_rank(), dist.group.WORLD, [0, 1, 2]
     model, hooks = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 2, bias=False)), []
     check_model(2.0)
@@ -351,9 +359,11 @@ def other_members():
     check_model(1.0 + me)
     iso.reconfigure(20, collect("up", everyone))
     check_new(group, 3)
+    check_name_again()
     check_model(2.0)
     iso.reconfigure(21, collect("turned", everyone)[::-1])
     assert dist.get_rank() == 2 - me
+    check_name_again()
     check_new(group, 3)
     tensor, other = iso.zeros(3), dist.new_group(everyone)
     iso.reconfigure(22, collect("again", everyone))  # all stay in the job, and so do its tensors and groups
