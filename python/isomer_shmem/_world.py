@@ -173,7 +173,7 @@ class World:
 
     def check_stream(self, stream):
         """The host waits for a stream. Raises once when a group was broken, whose calls may have been in the stream;
-        each time when a wait has given up in another way."""
+        each time when a wait has given up in another way. When that wait is of no group, as of a put, all groups end."""
         if self.lib.shmemx_stream_synchronize(stream) == 0:
             return
         sentence = self.last_error()
@@ -200,11 +200,12 @@ class World:
         error = _lib.DeviceError()
         while self.limits and self.broken is None and self.lib.shmemx_device_error(byref(error)) == 1:
             call, waited = error.call.decode(errors="replace"), error.waited_seconds
-            lease = next((each for each in list(self.limits) if each.team and each.team.value == error.team), None)
+            limits = dict(self.limits)  # other threads change them, and a lease's team
+            lease = next((each for each in limits if (team := each.team) and team.value == error.team), None)
             is_wrong = error.gave_up == 2 or (error.gave_up and lease is None)  # else a member has broken the team
             if self.is_broken():
                 self.abort(self.last_error())
-            elif is_wrong or waited >= self.limits.get(lease, min(self.limits.values())):
+            elif is_wrong or waited >= limits.get(lease, min(limits.values(), default=float("inf"))):
                 (lease or self).abort_here(self.in_words(f"{call} has waited {waited:.1f} s for pe {error.pe}") +
                                 (" and given up" if error.gave_up else ", the timeout of its group,"))
 

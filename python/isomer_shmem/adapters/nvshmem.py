@@ -25,7 +25,7 @@ _NUMBA = {"ptr": "uint64", "float": "float32", "double": "float64", "void": "voi
           **{f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)}}  # its names for LLVM's types
 _state = None  # struct compat_kernels
 _table = None  # the handles of teams, in device memory, which _state points to
-_loaded = set()  # (kind, module or library) of Triton and Numba, which tell when they load and unload them
+_loaded = set()  # (kind, module or library) of Triton, which keeps its modules, and of Numba, which tells of their end
 
 
 def bitcode():
@@ -48,7 +48,7 @@ def start(*groups, device="cuda"):
     content = [ctypes.string_at(handle.address, handle.nbytes) for handle in handles]
     _table = torch.frombuffer(bytearray(b"".join(content)), dtype=torch.int64).to(device, copy=True)
     _state = struct.pack("=Q", _table.data_ptr()) + content[0]
-    for kind, loaded in _loaded:
+    for kind, loaded in tuple(_loaded):  # Numba may unload one meanwhile
         _write(kind, loaded)
 
 
