@@ -90,8 +90,8 @@ static void at_exit(int status, void *arg)
 }
 
 /* A child has no part in the job: it must neither keep the parent's sockets open (its death would go unseen) nor call
- * into the library, nor end the job when it does. Where the job has ended, the child may begin one of its own; PMIx stays
- * open behind an end, and takes the child for its parent. */
+ * into the library, nor end the job when it does. Where the job has ended, the child may begin one of its own; PMIx
+ * stays open behind an end, and takes the child for its parent. */
 static void after_fork_child(void)
 {
     struct state *self = ISO;
@@ -102,9 +102,12 @@ static void after_fork_child(void)
     }
     iso_channel_after_fork();
     iso_boot_close(self->boot); /* closes the child's copies, and sends nothing */
-    if (self->life == LIFE_AFTER && self->parent_pid == 0)
+    bool idle = pthread_mutex_trylock(&own.lock) == 0; /* else another thread of the parent was in a start or an end */
+    if (idle)
+        pthread_mutex_unlock(&own.lock);
+    if (idle && self->life == LIFE_AFTER && self->parent_pid == 0)
         self->life = LIFE_BEFORE;
-    else if (self->life != LIFE_BEFORE)
+    else if (self->life != LIFE_BEFORE || !idle)
         self->life = LIFE_CHILD;
     own.leaving = false;
     self->ctx_default.n_pes = 0;
@@ -317,6 +320,7 @@ int pshmemx_init_attr(shmemx_init_attr_t *attr)
 SHMEM_API(shmemx_get_uniqueid, pshmemx_get_uniqueid);
 int pshmemx_get_uniqueid(shmemx_uniqueid_t *id)
 {
+    iso_log_reserve();
     if (id == NULL)
         log_error("shmemx_get_uniqueid: id is a null pointer");
     return id != NULL && iso_boot_uid_create(id->bytes) == 0 ? 0 : 1;
