@@ -163,8 +163,8 @@ void iso_gpu_mark_destroy(struct gpu *gpu, gpu_mark mark); /* NULL-tolerant */
  * that, so a kernel that fills the device holds up no mark. Not in a stream that is being captured. One thread at a time
  * sets a mark; one that no stream has come to yet may be set again. */
 int iso_gpu_mark_set(struct gpu *gpu, gpu_mark mark, gpu_stream stream);
-/* *ns: from `since`, which its stream has come to, to `mark` by the device's clock, less than 0 if it was before. To
- * within a microsecond, and 2^-24 of *ns. -EBUSY: the stream of `mark` has not come to it. */
+/* *ns: from `since`, which its stream has come to, to `mark` by the device's clock, less than 0 if it was before. The
+ * error is at most 1 us and 2^-24 of *ns. -EBUSY: the stream of `mark` has not come to it. */
 int iso_gpu_mark_time(struct gpu *gpu, gpu_mark since, gpu_mark mark, int64_t *ns);
 
 /* ---- copy engines ---- */

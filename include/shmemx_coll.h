@@ -238,8 +238,8 @@ typedef struct {
      * none. With it, where pointers reach all members and outside of captures, engines may carry fcollect with any
      * dest, and bring what is summed in allreduce and reducescatter: sum, average and scaled sum of half, bfloat16 and
      * types of 4 and 8 bytes; of complex ones the sum. Between nodes and outside of captures, allreduce, reducescatter,
-     * fcollect and broadcast from and to memory that peers do not reach may go by the stage, a piece at a time, as if
-     * they did. All members make such a call in a capture, or none does. Equal on all members. A call that needs more
+     * fcollect and broadcast may use it for memory that peers do not reach, which is copied to it and from it a piece
+     * at a time. All members make such a call in a capture, or none does. Equal on all members. A call that needs more
      * than the slot has waits on the host, as the first one does, until all members have come to it and the slot's last
      * call here has ended. When a member has no room, all go on with what there is. Kept until the team goes. */
     size_t stage_bytes;
@@ -429,7 +429,7 @@ int shmemx_recv_on_stream(shmem_team_t team, void *dest, size_t bytes, int from,
  *
  * Returns 0; or nonzero after a sentence on stderr. begin: no device runs. end: the thread has no group, or a call is
  * wrong (-EINVAL where it is an argument). Then no call is enqueued. When a launch fails, the calls before it are. The
- * calls of a group that shmem_finalize finds open are not made, and a sentence says so. */
+ * calls of a group that shmem_finalize finds open in its thread are not made, and a sentence says so. */
 int shmemx_coll_group_begin(void);
 int shmemx_coll_group_end(void);
 

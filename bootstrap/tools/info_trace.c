@@ -663,8 +663,12 @@ static void tell_streams(const struct trace *trace)
     }
     if (!looked)
         return;
-    printf("streams: %zu calls, %" PRIu64 " more had not ended, %" PRIu64 " have no times; clocks of devices to within %.6f s\n", ran,
-           pending, unmarked, (double)error_ns / 1e9);
+    printf("streams: %zu calls, %" PRIu64 " more had not ended, %" PRIu64 " have no times; clocks of devices ", ran,
+           pending, unmarked);
+    if (error_ns == UINT64_MAX)
+        printf("are not known\n");
+    else
+        printf("to within %.6f s\n", (double)error_ns / 1e9);
     for (size_t i = 0; i < trace->n_lines; i++)
         if (looked_last(trace, &trace->lines[i]))
             tell_pending(&trace->lines[i]);

@@ -109,8 +109,8 @@ static bool begin_host_call(struct host_call *h)
 
 enum { PAIR_SENDS = 1, PAIR_EXPECTS = 2 }; /* a permute, in place of the root */
 
-/* With host_blocks, and in a permute, a member tells each other one something else, which concerns these two alone.
- * Takes that out, and compares it. Members outside the pair do not know of a difference, so the call goes on. */
+/* Removes and compares the fields that concern this pair alone (host_blocks, permute). Members outside the pair do not
+ * know of a difference, so the call goes on. */
 static void compare_pair(struct host_call *h, int m, struct slot_word *theirs)
 {
     const shmemx_coll_t *coll = h->coll;

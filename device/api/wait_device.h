@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The one place where a kernel waits. A poll is a relaxed look; every ISOD_POLLS_PER_LOOK polls the abort word and the
  * clock are looked at. Past the deadline it leaves a record for the host and goes on; when the abort word is set it
- * gives up: false, the handle's status is set, later calls on the handle do nothing, nothing traps. So it does when the
- * host has ended the handle, since the team was broken. A team that masks deaths gives up less: isod_stops.
+ * gives up: false, the handle's status is set, later calls on the handle do nothing, nothing traps. A wait also
+ * gives up when the host has ended the handle of a broken team. A team that masks deaths gives up less: isod_stops.
  * Includes: state.h. Used by every *_device.h that waits. */
 #ifndef ISO_WAIT_DEVICE_H
 #define ISO_WAIT_DEVICE_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* SHMEM_TRACE of what streams run: each call that the host enqueues stands between two marks of its stream
  * (device/gpu.h). Later calls look which marks the streams have come to, and write those calls into the trace with
- * times of the host's clock. No stream and no peer is waited for, and no mark is made after the start: a call that
- * finds none free has no times and is counted. Calls of a stream end one after the other, so only its first is looked
- * at. In a stream that is being captured nothing is marked; a launch of the graph is one call.
+ * times of the host's clock. No stream of the program and no peer is waited for, and no mark is made after the start:
+ * a call that finds none free has no times and is counted. Calls of a stream end one after the other, so only its first
+ * is looked at. In a stream that is being captured nothing is marked; a launch of the graph is one call.
  *
  * Clocks: a mark of a stream of our own is set and reached between two readings of the host's clock. That bounds from
  * both sides how far the device's clock is ahead. So does each traced call: it runs after it was enqueued, and ends

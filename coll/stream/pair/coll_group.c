@@ -4,7 +4,7 @@
  * at once; then the collectives in their order, where small all-gathers and all-to-alls of one slot, with no other call
  * of that slot between them, are one launch, whatever streams this PE has them on. Invariant: what is merged depends on
  * facts that are equal on all members (docs/collectives.md), and on the calls of the batch, which are, too.
- * Called by users, coll_stream.c, pairs.c. */
+ * Called by users, coll_stream.c, pairs.c, collectives.c. */
 #include "../batch.h"
 #include "../../../bootstrap/log.h"
 #include "../coll_stream.h"
