@@ -2,7 +2,8 @@
 /* NVIDIA GPUs: gpu.h by the CUDA runtime and the driver. The driver's calls are looked up at run time: a program starts
  * on a machine without a driver and gets a sentence. Invariants: no file-scope state; every call makes the device
  * current in its thread first, and gives back the device that was current. cudaMalloc, cudaFree, cudaHostAlloc and
- * mapping may synchronise the device: only set-up calls use them. Includes gpu.h. Called by shmem/, coll/. */
+ * mapping may synchronise the device: only set-up calls use them. Includes gpu.h, log.h. Called by shmem/, coll/. */
+#include "../../bootstrap/log.h"
 #include "../gpu.h"
 
 #include <cuda.h>
@@ -856,6 +857,18 @@ static int choose_cuda_device(int local_rank, const char *choice, int n, char *w
     return -EINVAL;
 }
 
+/* Whether kernels for `archs`, as "80,90", run on such a device as they are: the major number is equal, the minor one
+ * not larger. */
+static bool has_code(const char *archs, int major, int minor)
+{
+    for (; archs != NULL; archs = strchr(archs, ',') != NULL ? strchr(archs, ',') + 1 : NULL) {
+        long arch = strtol(archs, NULL, 10);
+        if (arch / 10 == major && arch % 10 <= minor)
+            return true;
+    }
+    return false;
+}
+
 static int describe_cuda(struct gpu *gpu)
 {
     struct gpu_info *info = &gpu->info;
@@ -863,6 +876,10 @@ static int describe_cuda(struct gpu *gpu)
     int rc = RUNTIME(gpu, cudaGetDeviceProperties, &prop, info->device);
     if (rc != 0)
         return rc;
+    if (!has_code(ISO_CUDA_ARCH, prop.major, prop.minor))
+        log_warn("%s has compute capability %d.%d, for which this library has no kernels: the driver compiles them when "
+                 "they are first launched, which may take minutes; build it with -DISO_CUDA_ARCH=%d%d",
+                 prop.name, prop.major, prop.minor, prop.major, prop.minor);
     info->flavour = "cuda";
     info->lock_calls = "cudaFree, cudaFreeHost, cudaHostUnregister";
     snprintf(info->name, sizeof info->name, "%.63s", prop.name);

@@ -33,6 +33,9 @@ endif()
 message(STATUS "CUDA ${ISO_CUDA_VERSION}: ${ISO_NVCC}, kernels for ${ISO_CUDA_ARCH}")
 
 set(ISO_DEVICE_SOURCES device/cuda/gpu_cuda.c)
+list(JOIN ISO_CUDA_ARCH "," iso_cuda_archs)
+set_source_files_properties(${PROJECT_SOURCE_DIR}/device/cuda/gpu_cuda.c PROPERTIES
+                            COMPILE_DEFINITIONS ISO_CUDA_ARCH="${iso_cuda_archs}")
 # Nothing links libcuda: a build starts on machines without a driver and says that there is none.
 set(ISO_DEVICE_LIBS ${ISO_CUDART})
 list(TRANSFORM ISO_DEVICE_SOURCES PREPEND ${PROJECT_SOURCE_DIR}/ OUTPUT_VARIABLE device_sources)

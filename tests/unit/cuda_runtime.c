@@ -22,10 +22,17 @@ static void other_errors_keep_their_words(struct gpu *gpu)
     CHECK(cuda_check(gpu, "cudaMalloc", cudaSuccess) == 0);
 }
 
+static void code_is_found(void)
+{
+    CHECK(has_code("90", 9, 0) && has_code("80,90a", 9, 0) && has_code("80,90", 8, 9) && has_code("90a,120", 12, 0));
+    CHECK(!has_code("", 9, 0) && !has_code("80", 9, 0) && !has_code("89", 8, 6) && !has_code("90", 12, 0));
+}
+
 int main(void)
 {
     static struct gpu gpu = {.lock = PTHREAD_MUTEX_INITIALIZER};
     static_runtime_is_named(&gpu);
     other_errors_keep_their_words(&gpu);
+    code_is_found();
     return check_self.failures == 0 ? CHECK_PASSED : CHECK_FAILED;
 }
