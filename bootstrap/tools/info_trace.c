@@ -251,15 +251,6 @@ static int by_end(const void *a, const void *b)
                                   : (x->begin_ns > y->begin_ns) - (x->begin_ns < y->begin_ns);
 }
 
-static void order_lines(struct trace *trace)
-{
-    for (size_t i = trace->n_files; i < trace->n_lines; i++)
-        qsort(trace->lines[i].marks, trace->lines[i].n, sizeof *trace->lines[i].marks, by_end);
-    qsort(trace->lines, trace->n_lines, sizeof *trace->lines, by_pe);
-    for (size_t i = 0; i < trace->n_lines; i++)
-        trace->lines[i].track = PES_MOST + 1 + (int)i;
-}
-
 static bool is_wait(const struct mark *m) { return trace_kind(m->e.what) == TRACE_KIND_WAIT; }
 
 /* A wait stands before the call that it is inside of; its begin is computed backwards, by the nanosecond. */
@@ -290,7 +281,11 @@ static bool take_all(struct trace *trace)
         nest_waits(&trace->lines[i]);
     }
     free(clocks);
-    order_lines(trace);
+    for (size_t i = trace->n_files; i < trace->n_lines; i++)
+        qsort(trace->lines[i].marks, trace->lines[i].n, sizeof *trace->lines[i].marks, by_end);
+    qsort(trace->lines, trace->n_lines, sizeof *trace->lines, by_pe);
+    for (size_t i = 0; i < trace->n_lines; i++)
+        trace->lines[i].track = PES_MOST + 1 + (int)i;
     for (size_t i = 0; i < trace->n_lines; i++)
         for (size_t k = 0; k < trace->lines[i].n; k++)
             begin = trace->lines[i].marks[k].begin_ns < begin ? trace->lines[i].marks[k].begin_ns : begin;
@@ -636,16 +631,6 @@ static bool looked_last(const struct trace *trace, const struct line *line)
     return last;
 }
 
-/* The call that holds up the rest, where streams had not ended. */
-static void tell_pending(const struct line *line)
-{
-    const struct trace_streams *s = &line->head->streams;
-    unsigned name = trace_stream_how(s->first);
-    if (s->pending > 0 && name < TRACE_NAMES)
-        printf("  pe %d, stream %u: %s had not ended, %.6f s after it was enqueued\n", line->head->pe, trace_stream_number(s->first),
-               line->head->names[name], (double)(s->ticks - s->enqueued) * line->head->ns_per_tick / 1e9);
-}
-
 static void tell_streams(const struct trace *trace)
 {
     uint64_t pending = 0, unmarked = 0, error_ns = 0;
@@ -669,9 +654,14 @@ static void tell_streams(const struct trace *trace)
         printf("are not known\n");
     else
         printf("to within %.6f s\n", (double)error_ns / 1e9);
-    for (size_t i = 0; i < trace->n_lines; i++)
-        if (looked_last(trace, &trace->lines[i]))
-            tell_pending(&trace->lines[i]);
+    for (const struct line *line = trace->lines; line < trace->lines + trace->n_lines; line++) {
+        const struct trace_streams *s = &line->head->streams;
+        unsigned name = trace_stream_how(s->first); /* of the call that holds up the rest */
+        if (looked_last(trace, line) && s->pending > 0 && name < TRACE_NAMES)
+            printf("  pe %d, stream %u: %s had not ended, %.6f s after it was enqueued\n", line->head->pe,
+                   trace_stream_number(s->first), line->head->names[name],
+                   (double)(s->ticks - s->enqueued) * line->head->ns_per_tick / 1e9);
+    }
     tell_busy_streams(trace);
 }
 

@@ -844,28 +844,12 @@ static int device_count(int *n, char *why, size_t why_bytes)
     return -ENODEV;
 }
 
-static int choose_cuda_device(int local_rank, const char *choice, int n, char *why, size_t why_bytes)
-{
-    char *end;
-    if (choice[0] == '\0')
-        return local_rank % n;
-    errno = 0;
-    long device = strtol(choice, &end, 10);
-    if (errno == 0 && *end == '\0' && device >= 0 && device < n)
-        return (int)device;
-    snprintf(why, why_bytes, "SHMEM_DEVICE=%s is not a number in 0..%d", choice, n - 1);
-    return -EINVAL;
-}
-
-/* Whether kernels for `archs`, as "80,90", run on such a device as they are: the major number is equal, the minor one
- * not larger. */
+/* Kernels for `archs`, as "80,90", run on devices with the same major number and the same or a larger minor one. */
 static bool has_code(const char *archs, int major, int minor)
 {
-    for (; archs != NULL; archs = strchr(archs, ',') != NULL ? strchr(archs, ',') + 1 : NULL) {
-        long arch = strtol(archs, NULL, 10);
-        if (arch / 10 == major && arch % 10 <= minor)
+    for (; *archs != '\0'; archs += strcspn(archs, ","), archs += *archs == ',')
+        if (strtol(archs, NULL, 10) / 10 == major && strtol(archs, NULL, 10) % 10 <= minor)
             return true;
-    }
     return false;
 }
 
@@ -926,9 +910,14 @@ int iso_gpu_open(struct gpu **result, int local_rank, const char *choice, char *
     int n, rc = device_count(&n, why, why_bytes);
     if (rc != 0)
         return rc;
-    int device = choose_cuda_device(local_rank, choice, n, why, why_bytes);
-    if (device < 0)
-        return device;
+    char *end = NULL;
+    errno = 0;
+    long chosen = choice[0] == '\0' ? local_rank % n : strtol(choice, &end, 10);
+    if (errno != 0 || (end != NULL && *end != '\0') || chosen < 0 || chosen >= n) {
+        snprintf(why, why_bytes, "SHMEM_DEVICE=%s is not a number in 0..%d", choice, n - 1);
+        return -EINVAL;
+    }
+    int device = (int)chosen;
     struct gpu *g = (struct gpu *)calloc(1, sizeof *g);
     if (g == NULL) {
         snprintf(why, why_bytes, "no host memory left");
