@@ -181,7 +181,8 @@ struct isod_team {
     struct isod_world *world;
     uint64_t pad[3];
     uint64_t status; /* ISOD_STATUS_; sticky until the collective reset */
-    uint64_t ended;  /* 1: the host has set it to GAVE_UP, and waits that are under way give up, too; stored behind it */
+    uint64_t ended;  /* 1: the host has ended the handle, and set `status` before: waits give up, too. Relaxed, system
+                      * scope, pairs with the look of isod_look_at: it stands for itself */
     uint64_t alone[14];
     /* struct isod_lane [lanes] follows */
 };

@@ -558,7 +558,7 @@ static void forget_give_up(struct device *d)
         return;
     pthread_mutex_lock(&d->lock);
     if (first_dead(d) != NULL)
-        __atomic_store_n(&host->gave_up, 1, __ATOMIC_RELEASE);
+        __atomic_store_n(&host->gave_up, 1, __ATOMIC_RELEASE); /* pairs with iso_handles_gave_up */
     pthread_mutex_unlock(&d->lock);
 }
 
