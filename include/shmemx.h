@@ -199,9 +199,10 @@ int shmemx_team_mask_deaths(shmem_team_t team, int masks);
 /* Breaks a team, and leaves the job and all other teams as they are: a call of the team has lasted too long, or its
  * result is not wanted. Calls of shmemx.h and shmemx_coll.h that are collective over the team come back with an error
  * on all members, also those of other threads and of members that come later: "CALL: this team was broken by pe 2:
- * WHY", as shmemx_error_text has it. Nothing is printed. A call that returns 0 had all that it waited for. Calls of
- * shmem.h that wait in the team end the process. Then shmem_team_destroy waits for no member. The team's slots are not
- * used again, and objects of shmemx_team_malloc stay, until the job ends. shmemx_status tells of it.
+ * WHY", as shmemx_error_text has it. Nothing is printed. A call that returns 0 had all that it waited for. Members on
+ * other nodes are told by a message, and hear of it in calls that wait. Calls of shmem.h that wait in the team end the
+ * process. Then shmem_team_destroy waits for no member. The team's slots are not used again, and objects of
+ * shmemx_team_malloc stay, until the job ends. shmemx_status tells of it.
  *
  * Waits of kernels by the team's handles, and of its collectives, barriers and syncs on streams, give up on all
  * members, and later calls by these handles do nothing, also in graphs. If the team has handles here, the library
@@ -213,8 +214,8 @@ int shmemx_team_mask_deaths(shmem_team_t team, int masks);
  * `why` is copied; more than 111 bytes are cut off. Not collective; any thread, while others are in calls. Nothing
  * changes in a team that is broken already. Returns 0; or nonzero, with nothing done and nothing printed, the sentence
  * in shmemx_error_text: team is not a team of this PE, or is SHMEM_TEAM_WORLD or SHMEM_TEAM_SHARED, or has one member;
- * why is a null pointer; the mode is not SHMEMX_ERRORS_RETURN; members are on several nodes; or the team has sends or
- * receives on streams. shmemx_break is for these. */
+ * why is a null pointer; the mode is not SHMEMX_ERRORS_RETURN; or the team has sends or receives on streams.
+ * shmemx_break is for these. */
 int shmemx_team_break(shmem_team_t team, const char *why);
 
 /* ---- devices: a GPU, or the CPU as a device (the build's flavour decides) ----

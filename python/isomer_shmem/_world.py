@@ -332,7 +332,7 @@ class Lease:
 
     def abort(self, reason):
         """Ends all waits in the group's calls, on all members; every later one raises `reason`. Other groups go on,
-        where the library can end the team alone: on one node, without sends and receives on streams. Any thread."""
+        where the library can end the team alone: without sends and receives on streams. Any thread."""
         if self.broken is not None:
             return
         self.call_hooks()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The backend's collectives, each beside a reference that is computed from all ranks' inputs."""
+import os
 import time
 from datetime import timedelta
 from functools import partial
@@ -421,11 +422,15 @@ def test_a_call_that_lasts_longer_than_the_timeout_raises(ranks):
     ranks(2, late, backend=None)
 
 
-def one_group_times_out():
-    """Rank 2 is late in group a, and later none sends in c; the other groups go on with right numbers, and so do threads
-    that are in calls of b meanwhile."""
+def one_group_times_out(nodes):
+    """The last rank is late in group a, and later none sends in c; the other groups go on with right numbers, and so do
+    threads that are in calls of b meanwhile."""
+    if nodes:
+        os.environ["SHMEM_VIRTUAL_NODES"] = nodes
+    dist.init_process_group("isomer")
     me, size = dist.get_rank(), dist.get_world_size()
     everyone = list(range(size))
+    names = "/".join(map(str, everyone))
     a, b, c = (dist.new_group(everyone, timeout=timedelta(seconds=60)) for _ in range(3))
     dist.barrier()
     hooks = []
@@ -433,18 +438,18 @@ def one_group_times_out():
     b.register_abort_hook(1, lambda: hooks.append("b"))
     a.set_timeout(timedelta(seconds=2))  # and of no other group
     below = [dist.all_reduce(torch.full((200_000,), me + 1.0), group=b, async_op=True) for _ in range(3)]
-    if me != 2:
+    if me != size - 1:
         begin = time.monotonic()
         with pytest.raises(dist.DistBackendError, match="timeout of 2 s"):
             dist.all_reduce(torch.ones(100_000), group=a)
         assert 1.5 < time.monotonic() - begin < 30
-        with pytest.raises(dist.DistBackendError, match="barrier of group 0/1/2: all_reduce of .*timeout of 2 s"):
+        with pytest.raises(dist.DistBackendError, match=f"barrier of group {names}: all_reduce of .*timeout of 2 s"):
             dist.barrier(group=a)
         assert a.get_error() == ErrorType.TIMEOUT and b.get_error() == ErrorType.SUCCESS
         tell("has raised")
     else:
-        wait_for("has raised", [0, 1])
-        with pytest.raises(dist.DistBackendError, match="all_reduce of group 0/1/2 has passed its timeout of 2 s"):
+        wait_for("has raised", everyone[:-1])
+        with pytest.raises(dist.DistBackendError, match=f"all_reduce of group {names} has passed its timeout of 2 s"):
             dist.all_reduce(torch.ones(100_000), group=a)  # late: it learns why, and at once
     assert hooks == ["a"]
     for work in below:
@@ -458,7 +463,9 @@ def one_group_times_out():
         dist.all_gather(gathered, torch.full((1,), float(me)), group=group)
         assert [int(each) for each in gathered] == everyone
     c.set_timeout(timedelta(seconds=2))
-    if me == 0:  # messages: the receiver's channel and its group end, on the late sender, too
+    if nodes:  # messages are gloo's
+        c.abort()
+    elif me == 0:  # messages: the receiver's channel and its group end, on the late sender, too
         with pytest.raises(dist.DistBackendError, match="recv of group 1/0 has passed its timeout of 2 s"):
             dist.recv(torch.ones(1), 1, group=c)
         tell("has received nothing")
@@ -478,8 +485,9 @@ def one_group_times_out():
             assert message.eq(7).all()
 
 
-def test_a_timeout_of_one_group_leaves_the_others(ranks):
-    ranks(3, one_group_times_out)
+@pytest.mark.parametrize("size, nodes", ((3, None), (2, "0,1"), (4, "0,0,1")))
+def test_a_timeout_of_one_group_leaves_the_others(ranks, size, nodes):
+    ranks(size, one_group_times_out, nodes, backend=None)
 
 
 def filled(count, dtype=torch.float32):

@@ -516,10 +516,12 @@ def late():
             wait_for("has raised", [0])
 
 
-def late_alone(has_messages):
+def late_alone(has_messages, nodes):
     """The other rank does not come to a call of one group, whose error is raised once by a stream, too. The default
     group goes on in streams; where messages were sent in streams, it does not."""
     from isomer_shmem import synchronize
+    if nodes:
+        os.environ["SHMEM_VIRTUAL_NODES"] = nodes
     rank, size = start(True, timeout=timedelta(seconds=60))
     part = dist.new_group(list(range(size)), timeout=timedelta(seconds=3))
     with host_streams.on():
@@ -530,14 +532,14 @@ def late_alone(has_messages):
             for work in [dist.isend(values, 1 - rank, part), dist.irecv(torch.zeros(100), 1 - rank, part)]:
                 work.wait()
         settle()
-        why = "all_reduce on a stream has waited .* on rank 0$"
-        if rank == 0:
+        why = r"all_reduce on a stream has waited .* on rank \d$"
+        if rank != size - 1:
             work = dist.all_reduce(values, group=part, async_op=True)
             with pytest.raises(dist.DistBackendError, match=why):
                 work.wait(timedelta(seconds=50))
             tell("has raised")
         else:
-            wait_for("has raised", [0])
+            wait_for("has raised", range(size - 1))
         if has_messages:
             if rank == 0:
                 with pytest.raises(dist.DistBackendError, match=why):
@@ -705,9 +707,10 @@ def test_late_peer_is_an_error(ranks):
     ranks(2, late, backend=None)
 
 
-@pytest.mark.parametrize("has_messages", [False, True])
-def test_a_late_peer_ends_one_group_and_not_the_others(ranks, has_messages):
-    ranks(2, late_alone, has_messages, backend=None)
+@pytest.mark.parametrize("size, has_messages, nodes",
+                         ((2, False, None), (2, True, None), (2, False, "0,1"), (4, False, "0,0,1")))
+def test_a_late_peer_ends_one_group_and_not_the_others(ranks, size, has_messages, nodes):
+    ranks(size, late_alone, has_messages, nodes, backend=None)
 
 
 def test_ranks_that_disagree_on_streams_all_raise(ranks):

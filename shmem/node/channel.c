@@ -118,6 +118,10 @@ static void finish_request(struct channel *c, struct channel_request *request, i
             *at = request->next;
             break;
         }
+    if (request->answer == NULL) {
+        free(request);
+        return;
+    }
     request->rc = rc;
     request->done = true;
     if (write(request->event, &one, sizeof one) != sizeof one)
@@ -216,9 +220,8 @@ static void end_link(struct channel *c, struct link *link, int rc)
 
 static uint32_t body_bytes(uint32_t kind)
 {
-    return kind == CHANNEL_REQUEST || kind == CHANNEL_ANSWER ? CHANNEL_BODY_BYTES
-           : kind == CHANNEL_EXIT                            ? sizeof(struct end_cause)
-                                                             : 0;
+    bool has_body = kind == CHANNEL_REQUEST || kind == CHANNEL_ANSWER || kind == CHANNEL_TEAM_END;
+    return has_body ? CHANNEL_BODY_BYTES : kind == CHANNEL_EXIT ? sizeof(struct end_cause) : 0;
 }
 
 static int send_frame(struct link *link, enum channel_kind kind, uint32_t number, const void *body)
@@ -423,11 +426,14 @@ static void send_requests(struct channel *c)
             continue;
         }
         request->sent = true;
-        int rc = send_frame(t->up, CHANNEL_REQUEST, request->number, request->body);
+        enum channel_kind kind = request->answer != NULL ? CHANNEL_REQUEST : CHANNEL_TEAM_END;
+        int rc = send_frame(t->up, kind, request->number, request->body);
         if (rc != 0) {
             end_link(c, t->up, rc);
             return; /* the list may be another one now */
         }
+        if (kind == CHANNEL_TEAM_END)
+            finish_request(c, request, 0);
     }
 }
 
@@ -473,6 +479,9 @@ static void take_frame(struct channel *c, struct link *link, const struct frame 
         return;
     case CHANNEL_LEFT:
         iso_peer_leaves(link->pe, frame->number);
+        return;
+    case CHANNEL_TEAM_END:
+        ISO->above.hear_team_end((int)frame->number, link->in.body);
         return;
     case CHANNEL_EXIT:
         link->gone = true; /* where this returns, the end of the connection is no news */
@@ -670,6 +679,26 @@ int iso_channel_ask(int pe, const void *request_body, void *answer)
     return request.rc;
 }
 
+void iso_channel_tell_team_end(int pe, int slot, const void *end)
+{
+    struct channel *c = ISO->channel;
+    struct channel_request *request = (struct channel_request *)calloc(1, sizeof *request + CHANNEL_BODY_BYTES);
+    if (request == NULL) { /* the other end would wait for ever */
+        (void)iso_refuse_alone("shmemx_team_break", "no memory for a message to pe %d", pe);
+        return;
+    }
+    memcpy(request + 1, end, CHANNEL_BODY_BYTES);
+    request->pe = pe;
+    request->number = (uint32_t)slot;
+    request->body = request + 1;
+    pthread_mutex_lock(&c->lock);
+    request->next = c->requests;
+    c->requests = request;
+    want_link(&c->targets[pe]);
+    make_progress(c);
+    pthread_mutex_unlock(&c->lock);
+}
+
 /* ---- start ---- */
 
 /* IPv6 only where this host has nothing else, or where that was asked for. On all interfaces, unless SHMEM_NETWORK names
@@ -829,6 +858,8 @@ void iso_channel_close(void)
     free_links(&c->links);
     free_links(&c->pending);
     free_links(&c->closed);
+    while (c->requests != NULL)
+        finish_request(c, c->requests, -ECONNRESET);
     while (c->early != NULL) {
         struct early_request *next = c->early->next;
         free(c->early);

@@ -45,6 +45,11 @@ int iso_channel_fd(void);
  * thread is inside or there is no channel. Must not be called with a lock that the handler takes. */
 void iso_channel_progress(void);
 
+/* Tells a PE of another node that the team of a slot is broken: CHANNEL_BODY_BYTES for above.hear_team_end there. Sent
+ * as soon as there is a connection, by any thread that makes progress. Any thread, without a lock that the handler
+ * takes. */
+void iso_channel_tell_team_end(int pe, int slot, const void *end);
+
 /* The job ends or is broken: told to all that are connected, as far as that is possible at once. */
 void iso_channel_tell_exit(const struct end_cause *cause);
 

@@ -6,15 +6,17 @@
 #include "../../bootstrap/net/handshake.h"
 #include "channel.h"
 
-/* frame.number: of REQUEST and ANSWER the number of the request, of LEFT the last epoch of the world. REQUEST and ANSWER
- * have CHANNEL_BODY_BYTES of payload, EXIT a struct end_cause, the others none. */
+/* frame.number: of REQUEST and ANSWER the number of the request, of LEFT the last epoch of the world, of TEAM_END the
+ * index of a slot. These have CHANNEL_BODY_BYTES of payload but for LEFT, EXIT has a struct end_cause, the others none.
+ */
 enum channel_kind {
     CHANNEL_WELCOME = 1, /* the acceptor's first frame */
     CHANNEL_REQUEST,
     CHANNEL_ANSWER,
     CHANNEL_GOODBYE,
     CHANNEL_EXIT,
-    CHANNEL_LEFT
+    CHANNEL_LEFT,
+    CHANNEL_TEAM_END
 };
 
 enum link_state { LINK_CONNECTING, LINK_HANDSHAKE, LINK_AWAITS_WELCOME, LINK_UP };
@@ -51,7 +53,7 @@ struct channel_target {
     int64_t retry;
 };
 
-/* A request of this PE. */
+/* A request of this PE, or the end of a team: that one is freed when it has been sent. */
 struct channel_request {
     struct channel_request *next;
     int pe;
@@ -59,7 +61,7 @@ struct channel_request {
     bool sent, done;
     int rc;
     const void *body;
-    void *answer;
+    void *answer; /* NULL: the end of a team */
     int event; /* an eventfd: `done` was set, perhaps by another thread */
 };
 

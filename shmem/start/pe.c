@@ -386,6 +386,7 @@ int iso_pe_start(struct row **rows)
     self->above.rest = iso_transport_rest;
     self->above.lock_holder = iso_lock_holder;
     self->above.give_up_team = iso_slot_give_up;
+    self->above.hear_team_end = iso_slot_hear_end;
     if (self->n_pes > 1)
         iso_tcp_raise_files(); /* the lowest PE has a socket to each PE of its node */
     int rc = fill_row(&mine);

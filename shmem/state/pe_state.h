@@ -38,6 +38,7 @@ struct hooks_above {
     bool (*rest)(uint64_t ns);
     int (*lock_holder)(const struct segment *segment, size_t offset); /* for reports: iso_lock_holder. Set by pe.c */
     int (*give_up_team)(const struct slot *slot, const char *call); /* for waits: iso_slot_give_up. Set by pe.c */
+    void (*hear_team_end)(int index, const void *end); /* for channel.c: iso_slot_hear_end. Set by pe.c */
     void (*drain_rings)(const char *call); /* for fence and quiet, when a kernel has used a ring. Set by proxy.c */
     /* For teams, once a device has run. Set by handle.c. finish: before the team is destroyed, collective over it; no
      * kernel of any member uses its memory when it returns. Of a broken team: its end is known, and no member waits.

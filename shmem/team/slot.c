@@ -9,6 +9,7 @@
  * Called by team.c, agree.c and coll/host/active_set.c. */
 #include "slot.h"
 #include "../../bootstrap/log.h"
+#include "../node/channel.h"
 #include "../node/peer.h"
 #include "../node/wait.h"
 #include "../transport/order.h"
@@ -691,18 +692,35 @@ static const char *reason_of(const struct slot_end *end)
     return (prim_load_acquire_u64(&end->told) & SLOT_TOLD) != 0 ? end->why : NULL;
 }
 
+/* Those of this node. */
 static void tell_members(const struct slot *slot, uint64_t by, const char *why)
 {
     for (int i = 0; i < slot->n_pes; i++)
-        if (slot->views[i].near != slot->memory)
+        if (slot->views[i].near != NULL && slot->views[i].near != slot->memory)
             tell_end(slot->views[i].near, by, why);
 }
 
 void iso_slot_break(const struct slot *slot, const char *why)
 {
-    tell_members(slot, 1 + (uint64_t)ISO->my_pe, why);
-    tell_end(slot->memory, 1 + (uint64_t)ISO->my_pe, why);
+    struct slot_end end = {.by = 1 + (uint64_t)ISO->my_pe};
+    snprintf(end.why, sizeof end.why, "%s", why);
+    tell_members(slot, end.by, why);
+    for (int i = 0; i < slot->n_pes; i++)
+        if (slot->views[i].near == NULL)
+            iso_channel_tell_team_end(slot->views[i].pe, slot->index, &end);
+    tell_end(slot->memory, end.by, why);
 }
+
+/* The index belongs to the same team as at the sender, which has the slot for good (iso_slot_close). */
+void iso_slot_hear_end(int index, const void *told)
+{
+    struct slot_end end;
+    memcpy(&end, told, sizeof end);
+    end.why[sizeof end.why - 1] = '\0';
+    if (index >= FIRST_AGREED && index < ISO_SLOTS)
+        tell_end((char *)ISO->control + slots_offset() + (size_t)index * ISO->slot_bytes, end.by, end.why);
+}
+_Static_assert(sizeof(struct slot_end) == CHANNEL_BODY_BYTES, "one message of the channel");
 
 #define TEAM_BROKEN "this team was broken by pe %d%s%s"
 int iso_slot_refuse(const struct slot *slot, const char *call)

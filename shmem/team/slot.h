@@ -54,8 +54,9 @@ struct slot_word {
     uint64_t call;         /* which it is; its low half is the low half of the epoch, so an old word is not taken */
 };
 
-/* Zero as long as the team is whole. Invariant: a member whose wait ends by it has stored `by` at all members before.
- * So a call has the right data on a member that found all it waited for, and then found the word zero. */
+/* Zero as long as the team is whole. Invariant: a member whose wait ends by it has stored `by` at all members of its
+ * node before, and sends nothing more. So a call has the right data on a member that found all it waited for, and then
+ * found the word zero. */
 struct slot_end {
     uint64_t by;   /* 1 + the PE that has broken the team; pairs: signal of any member, acquire of the owner */
     uint64_t told; /* bits. SLOT_TELLING: the member that has set it writes `why`; SLOT_TOLD: it is there */
@@ -125,8 +126,10 @@ ISO_INLINE bool iso_slot_is_broken(const struct slot *slot) /* a team of one PE 
 {
     return slot->memory != NULL && prim_load_acquire_u64(&iso_slot_end(slot->memory)->by) != 0;
 }
-/* Breaks the team of a slot whose members reach each other by pointers: at all members, this one last. */
+/* Breaks the team of a slot: at all members, this one last. Those of other nodes hear of it by the channel. */
 void iso_slot_break(const struct slot *slot, const char *why);
+/* Another node's PE has broken the team whose slot has this index; `end`: a struct slot_end, at any address. */
+void iso_slot_hear_end(int index, const void *end);
 /* -EIO, and the reason is the last error of this thread. The team is broken. */
 ISO_COLD int iso_slot_refuse(const struct slot *slot, const char *call);
 /* A wait of `call` has found its team broken: as iso_job_give_up. */

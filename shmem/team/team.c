@@ -463,7 +463,7 @@ int pshmemx_team_break(shmem_team_t handle, const char *why)
         wrong = "the error mode of this PE is SHMEMX_ERRORS_ABORT; call shmemx_set_error_mode before";
     else if (team == ISO->world || team == ISO->shared || team->n_pes == 1)
         wrong = "team is SHMEM_TEAM_WORLD, SHMEM_TEAM_SHARED or has one member; shmemx_break breaks the job";
-    else if (team->slot.central == NULL)
+    else if (team->slot.central == NULL && team->slot.nodes == NULL)
         wrong = "the members of the team do not reach each other by pointers; shmemx_break breaks the job";
     else if (ISO->coll->streams.has_pairs(team))
         wrong = "the team has sends or receives on streams, which do not end alone; shmemx_break breaks the job";

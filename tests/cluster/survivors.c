@@ -566,17 +566,17 @@ static void *break_team_soon(void *team)
 
 enum { SUMMED = 30000 }; /* members read each other's memory: pull.h */
 
-static int sum_in(shmem_team_t team, const struct life *life, int rank)
+static int sum_in(shmem_team_t team, const struct life *life, int rank, int64_t from)
 {
     static int64_t mine[SUMMED], sum[SUMMED];
     int rc = 0;
     for (size_t length = 1; length <= SUMMED && rc == 0; length = length < SUMMED ? SUMMED : SUMMED + 1) {
         for (size_t i = 0; i < length; i++)
-            mine[i] = (int64_t)i + rank;
+            mine[i] = from + (int64_t)i + rank;
         shmemx_coll_t c = shmemx_coll_of(SHMEMX_ALLREDUCE, team, sum, mine, length, SHMEMX_INT64);
         rc = shmemx_coll_on_host(&c);
         for (size_t i = 0; i < length && rc == 0; i++)
-            if (sum[i] != (int64_t)i * life->n + life->n * (life->n - 1) / 2) {
+            if (sum[i] != (from + (int64_t)i) * life->n + life->n * (life->n - 1) / 2) {
                 fail("element %zu of a sum is %lld", i, (long long)sum[i]);
                 break;
             }
@@ -589,6 +589,7 @@ static int team_broken(struct life *life)
     static const char why[] = "this team was broken by pe 0: enough is enough";
     int rank = rank_in(life), pes[MOST];
     shmem_team_t broken = SHMEM_TEAM_INVALID, whole = SHMEM_TEAM_INVALID, again = SHMEM_TEAM_INVALID;
+    int64_t from = 0;
     pthread_t thread;
     for (int i = 0; i < life->n; i++)
         pes[i] = i;
@@ -598,14 +599,14 @@ static int team_broken(struct life *life)
         fail("no teams");
     EXPECT(shmemx_team_break(whole, NULL) != 0, "why is a null pointer");
     EXPECT(shmemx_team_break(SHMEM_TEAM_WORLD, "x") != 0, "shmemx_break breaks the job");
-    if (sum_in(broken, life, rank) != 0 || sum_in(whole, life, rank) != 0)
+    if (sum_in(broken, life, rank, 0) != 0 || sum_in(whole, life, rank, 0) != 0)
         fail("a team does not work");
     bool is_late = rank == life->n - 1;
     if (rank == 0 && pthread_create(&thread, NULL, break_team_soon, (void *)broken) != 0)
         fail("no thread");
     while (is_late && get(&life->working) < life->n - 1 && get(&shared->failed) == 0)
         nap();
-    EXPECT(sum_in(broken, life, rank) != 0, why);
+    EXPECT(sum_in(broken, life, rank, 0) != 0, why);
     add(&life->working);
     if (rank == 0 && pthread_join(thread, NULL) != 0)
         fail("no end of the thread");
@@ -613,11 +614,20 @@ static int team_broken(struct life *life)
     EXPECT(shmemx_status(broken, 0, NULL) == 1, why);
     if (shmemx_team_break(broken, "again") != 0 || shmemx_status(whole, 0, NULL) != 0)
         fail("a broken team cannot be broken, or another one is broken");
-    if (sum_in(whole, life, rank) != 0 || shmemx_team_malloc(whole, 8, SHMEMX_HOST) == NULL)
+    if (sum_in(whole, life, rank, 0) != 0 || shmemx_team_malloc(whole, 8, SHMEMX_HOST) == NULL)
         fail("the other team does not go on");
     shmem_team_destroy(broken);
-    if (shmemx_team_create(pes, life->n, 7, &again) != 0 || sum_in(again, life, rank) != 0)
+    if (shmemx_team_create(pes, life->n, 7, &again) != 0 || sum_in(again, life, rank, 0) != 0)
         fail("there is no new team of the same members");
+    if (rank == 0 && pthread_create(&thread, NULL, break_team_soon, (void *)again) != 0)
+        fail("no thread");
+    while (sum_in(again, life, rank, from) == 0) /* in the midst of calls: those that succeed are right */
+        from++;
+    EXPECT(sum_in(again, life, rank, 0) != 0, why);
+    if (rank == 0 && pthread_join(thread, NULL) != 0)
+        fail("no end of the thread");
+    if (sum_in(whole, life, rank, 1) != 0)
+        fail("the other team does not go on");
     add(&life->has_id);
     while (get(&life->has_id) < 1 + life->n && get(&shared->failed) == 0)
         nap();
