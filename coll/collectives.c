@@ -37,7 +37,7 @@ static barrier_function *choose_barrier(struct team *team)
 
 static const struct collectives collectives = {
     choose_barrier,
-    {iso_coll_streams_start, iso_coll_streams_reset, iso_pairs_has_team, iso_coll_streams_memory,
+    {iso_coll_streams_start, iso_coll_streams_reset, iso_pairs_has_team, iso_pairs_are_joint, iso_coll_streams_memory,
      iso_coll_streams_forget_team, iso_coll_streams_forget_stream, iso_coll_streams_watch, iso_coll_streams_stop},
 };
 

@@ -177,10 +177,10 @@ int shmemx_team_split_color(shmem_team_t parent_team, int color, int key, shmem_
 
 /* Sets after how many seconds a wait of this team is reported on this PE. 0: never. Below 0: as SHMEM_TIMEOUT says,
  * which is how a team begins. The team's waits are those in its collectives on the host and on streams, also by copy
- * engines, and all waits in kernels by its handles. Waits that belong to no team keep SHMEM_TIMEOUT: point-to-point
- * calls of the host and on streams, locks, and requests to another node. SHMEM_TEAM_WORLD is a team like others.
- * Nothing else changes: a reported wait goes on, or with SHMEM_TIMEOUT_ABORT=1 ends the job. On the CPU device
- * SHMEM_TIMEOUT also applies to a kernel of which all threads poll in vain.
+ * engines, in its sends and receives on streams, and all waits in kernels by its handles. Waits that belong to no team
+ * keep SHMEM_TIMEOUT: other point-to-point calls of the host and on streams, locks, and requests to another node.
+ * SHMEM_TEAM_WORLD is a team like others. Nothing else changes: a reported wait goes on, or with SHMEM_TIMEOUT_ABORT=1
+ * ends the job. On the CPU device SHMEM_TIMEOUT also applies to a kernel of which all threads poll in vain.
  *
  * Not collective; members may differ. Any thread. Holds for waits that begin later, in kernels too. Returns 0, or
  * nonzero after a sentence: team is not a team of this PE, or seconds is not a number. */
@@ -204,18 +204,18 @@ int shmemx_team_mask_deaths(shmem_team_t team, int masks);
  * process. Then shmem_team_destroy waits for no member. The team's slots are not used again, and objects of
  * shmemx_team_malloc stay, until the job ends. shmemx_status tells of it.
  *
- * Waits of kernels by the team's handles, and of its collectives, barriers and syncs on streams, give up on all
- * members, and later calls by these handles do nothing, also in graphs. If the team has handles here, the library
- * cannot tell which streams had its calls: shmemx_stream_synchronize of every stream and shmemx_graph_launch return
- * nonzero with the sentence above, until shmemx_status of the team has told of the end. Dest of a collective that has
- * given up may be written until it has given up on all members. The first call of a slot, which makes it, waits on the
- * host for the others and does not end so.
+ * Waits of kernels by the team's handles, and of its collectives, barriers, syncs, sends and receives on streams, give
+ * up on all members, and later calls by these handles do nothing, also in graphs. If the team has handles or messages on
+ * streams here, the library cannot tell which streams had its calls: shmemx_stream_synchronize of every stream and
+ * shmemx_graph_launch return nonzero with the sentence above, until shmemx_status of the team has told of the end. Dest
+ * of a collective that has given up may be written until it has given up on all members. The first call of a slot,
+ * which makes it, waits on the host for the others and does not end so.
  *
  * `why` is copied; more than 111 bytes are cut off. Not collective; any thread, while others are in calls. Nothing
  * changes in a team that is broken already. Returns 0; or nonzero, with nothing done and nothing printed, the sentence
  * in shmemx_error_text: team is not a team of this PE, or is SHMEM_TEAM_WORLD or SHMEM_TEAM_SHARED, or has one member;
- * why is a null pointer; the mode is not SHMEMX_ERRORS_RETURN; or the team has sends or receives on streams.
- * shmemx_break is for these. */
+ * why is a null pointer; the mode is not SHMEMX_ERRORS_RETURN; or sends or receives of the team on streams were in one
+ * batch with those of another team, or began in a capture. shmemx_break is for these. */
 int shmemx_team_break(shmem_team_t team, const char *why);
 
 /* ---- devices: a GPU, or the CPU as a device (the build's flavour decides) ----
@@ -392,7 +392,7 @@ typedef struct {
     double waited_seconds;
     int gave_up;   /* 0: passed SHMEM_TIMEOUT and goes on; 1: gave up; 2: misuse of the slot */
     int broken_by; /* the PE that broke the job: it died, left, ended the job or is not reached; -1: none or not known */
-    shmem_team_t team; /* of the handle; SHMEM_TEAM_INVALID: destroyed, or none, as of point-to-point calls on streams */
+    shmem_team_t team; /* of the handle; SHMEM_TEAM_INVALID: destroyed, or none, as of a put on a stream */
 } shmemx_device_error_t;
 /* Takes the oldest error off this PE's list and writes it to *error. Returns 1, or 0 when the list is empty. Never
  * blocks. -1 or less: an error of this call. */

@@ -18,6 +18,7 @@ struct collectives {
         int (*start)(struct device *device);
         void (*reset)(const struct team *team, int slot); /* slot memory is as new, on all members */
         bool (*has_pairs)(const struct team *team); /* this PE's streams may have sends or receives of the team */
+        bool (*has_joint_pairs)(const struct team *team); /* and these do not end with it alone */
         void (*memory)(const struct team *team, size_t *stages, size_t *pairs); /* device memory of the team's calls */
         void (*forget_team)(const struct team *team);
         void (*forget_stream)(void *stream); /* before it is destroyed */

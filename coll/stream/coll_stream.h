@@ -271,6 +271,7 @@ void iso_group_stop(void); /* the batch that this thread has begun and not ended
 int iso_pairs_start(struct device *d); /* with the device: 0 or -errno */
 void iso_pairs_stop(struct device *d); /* also when it was not started */
 bool iso_pairs_has_team(const struct team *team);
+bool iso_pairs_are_joint(const struct team *team); /* some do not end with it alone */
 size_t iso_pairs_bytes(struct device *d, const struct team *team); /* of slot memory */
 void iso_pairs_forget_team(struct device *d, const struct team *team); /* as iso_coll_streams_forget_team */
 void iso_pairs_reset(struct device *d, const struct team *team);

@@ -372,6 +372,7 @@ class Queue:
 
     def check_gave_up(self, name):
         """Raises where a wait of this group's kernels has given up. Not during a capture."""
+        self.check_usable(name)  # streams still tell of this end once
         for slot in (self.core.rest, *self.core.slots.values()):
             self.core.lease.learn(slot)
         self.check_usable(name)

@@ -44,6 +44,7 @@ _last_store = None  # of the job that has ended, until the next one
 _CAUSE = re.compile(r"^.*(?:the job (?:was broken [\d.]+ s ago|is broken)|this team was broken by pe \d+): |"
                     r"; call shmemx_leave$")
 _CALL_NAMES = re.compile(r"^(?:shmemx?_\w+(?:, SHMEMX_\w+)?: )+| by shmemx_leave\b")
+_MESSAGE = re.compile(r"^shmemx_(send|recv)_on_stream has")
 _PES = re.compile(r"\bpe(s?)\b(?: (\d+))?", re.IGNORECASE)
 
 
@@ -155,6 +156,7 @@ class World:
         """A sentence of the library with ranks for PEs, and without the calls of C around it."""
         for call, name in _lib.TORCH_NAMES.items():
             sentence = sentence.replace(f"{call} on a stream", f"{name} on a stream")
+        sentence = _MESSAGE.sub(r"\1 on a stream has", sentence)
         sentence = _CALL_NAMES.sub("", _CAUSE.sub("", sentence))
         return _PES.sub(self._rank, sentence)
 
@@ -332,7 +334,7 @@ class Lease:
 
     def abort(self, reason):
         """Ends all waits in the group's calls, on all members; every later one raises `reason`. Other groups go on,
-        where the library can end the team alone: without sends and receives on streams. Any thread."""
+        where the library can end the team alone (shmemx_team_break). Any thread."""
         if self.broken is not None:
             return
         self.call_hooks()

@@ -308,6 +308,14 @@ static bool masks_deaths(const struct handle *h)
     return h->slot >= 0 && h->slot < ISO_SLOTS_OF_USERS && __atomic_load_n(&h->team->masks_deaths, __ATOMIC_RELAXED);
 }
 
+static void name_image(struct handle *h)
+{
+    h->image.team = iso_handle_team_number(h->team);
+    h->image.deadline_ns = __atomic_load_n(&h->team->slot.timeout_ns, __ATOMIC_RELAXED);
+    h->image.slot = iso_slot_of_users(h->slot);
+    h->image.name = isod_name_of(h->image.team, h->image.slot);
+}
+
 static int write_image(struct device *d, struct handle *h, const struct handle_member *members)
 {
     char *copy = (char *)calloc(1, h->bytes);
@@ -318,12 +326,9 @@ static int write_image(struct device *d, struct handle *h, const struct handle_m
     h->image.my_pe = h->team->my_pe;
     h->image.n_pes = h->team->n_pes;
     h->image.inbox_bytes = inbox_bytes_of(h->team->n_pes);
-    h->image.team = iso_handle_team_number(h->team);
-    h->image.deadline_ns = __atomic_load_n(&h->team->slot.timeout_ns, __ATOMIC_RELAXED);
     h->image.world = d->handles->world;
     h->image.masks = masks_deaths(h);
-    h->image.slot = iso_slot_of_users(h->slot);
-    h->image.name = isod_name_of(h->image.team, h->image.slot);
+    name_image(h);
     h->image.world_of = (int32_t *)(void *)(at + l.world_of);
     h->image.heaps = (char **)(void *)(at + l.heaps);
     h->image.memory = (char **)(void *)(at + l.memory);
@@ -388,6 +393,15 @@ static struct handle *find_handle(struct device *d, const struct team *team, int
     return h;
 }
 
+static void add_handle(struct device *d, struct handle *h)
+{
+    struct handle **list = handle_list_of(d->handles, h->team, h->slot);
+    pthread_mutex_lock(&d->lock);
+    h->next = *list;
+    *list = h;
+    pthread_mutex_unlock(&d->lock);
+}
+
 /* Collective: everything that can fail comes before the exchange. */
 static int open_handle(struct first_call *f, struct handle *h, int lanes, const char *call)
 {
@@ -434,11 +448,7 @@ int iso_handle_make(struct first_call *f, int lanes, shmemd_t *handle, const cha
             destroy_handle(d, h);
             return rc;
         }
-        struct handle **list = handle_list_of(d->handles, f->team, f->number);
-        pthread_mutex_lock(&d->lock);
-        h->next = *list;
-        *list = h;
-        pthread_mutex_unlock(&d->lock);
+        add_handle(d, h);
     }
     *handle = h->value;
     return 0;
@@ -476,6 +486,27 @@ size_t iso_handle_slot_bytes(const struct team *team)
 
 shmemd_t iso_handle_local(void) { return ISO->device->handles->local->value; }
 
+bool iso_handle_of_pairs(const struct team *team, shmemd_t *handle)
+{
+    struct device *d = ISO->device;
+    struct handle *h = find_handle(d, team, ISO_SLOT_OF_PAIRS);
+    if (h == NULL) {
+        h = create_handle(team, ISO_SLOT_OF_PAIRS);
+        if (h == NULL || iso_pool_get(d, &d->images, sizeof h->image, &h->memory, &h->memory) != 0) {
+            free(h);
+            return false;
+        }
+        h->image = d->handles->local->image;
+        name_image(h);
+        iso_agent_copy(h->memory, &h->image, sizeof h->image);
+        h->value = d->handles->local->value;
+        h->value.team = (struct isod_team *)(void *)h->memory;
+        add_handle(d, h);
+    }
+    *handle = h->value;
+    return true;
+}
+
 void iso_handle_note_lanes(const struct team *team, int slot, unsigned lanes)
 {
     struct handle *h = find_handle(ISO->device, team, slot);
@@ -498,7 +529,7 @@ static bool has_given_up(const struct handle *h)
     return iso_agent_load(&h->value.team->status, sizeof h->value.team->status) != 0;
 }
 
-/* The number of handles of the team; *gave_up: kernels of one of them have given up. */
+/* The number of handles of the team with slot memory; *gave_up: kernels of one of them have given up. */
 static int count_handles(struct device *d, const struct team *team, bool *gave_up)
 {
     struct isod_host *for_kernels, *host = iso_proxy_host(d, &for_kernels);
@@ -507,7 +538,7 @@ static int count_handles(struct device *d, const struct team *team, bool *gave_u
     pthread_mutex_lock(&d->lock);
     for (int i = 0; i < HANDLE_LISTS; i++)
         for (const struct handle *h = d->handles->lists[i]; h != NULL; h = h->next)
-            if (h->team == team) {
+            if (h->team == team && h->image.lanes > 0) {
                 *gave_up = *gave_up || (any && has_given_up(h));
                 n++;
             }
@@ -582,7 +613,8 @@ static bool team_has_handles(const struct team *team)
 {
     struct device *d = ISO->device;
     bool gave_up;
-    return d != NULL && d->handles != NULL && count_handles(d, team, &gave_up) > 0;
+    return d != NULL && d->handles != NULL &&
+           (count_handles(d, team, &gave_up) > 0 || find_handle(d, team, ISO_SLOT_OF_PAIRS) != NULL);
 }
 
 /* Members have done equal numbers of epochs, unless kernels of a member gave up. Then other members may have written
@@ -680,7 +712,8 @@ static void forget_team(struct team *team)
     if (gone == NULL)
         return;
     for (const struct handle *h = gone; h != NULL; h = h->next)
-        clear_slot_memory(h);
+        if (h->image.lanes > 0)
+            clear_slot_memory(h);
     destroy_list(d, gone);
     iso_proxy_forget_team(d, iso_handle_team_number(team));
 }
@@ -771,6 +804,8 @@ bool iso_handles_gave_up(struct device *d, const char *call)
     const struct handle *h = first_dead(d);
     if (h != NULL && h->slot == ISO_SLOT_ON_STREAM)
         snprintf(what, sizeof what, "a barrier or sync on a stream of team %d", (int)h->image.team);
+    else if (h != NULL && h->slot == ISO_SLOT_OF_PAIRS)
+        snprintf(what, sizeof what, "a send or receive on a stream of team %d", (int)h->image.team);
     else if (h != NULL && h->slot >= 0)
         snprintf(what, sizeof what, "a call of slot %d of team %d", (int)h->image.slot, (int)h->image.team);
     bool ended = h != NULL && h != d->handles->local && (h->ended || iso_slot_is_broken(&h->team->slot));
@@ -831,12 +866,13 @@ int pshmemx_status(shmem_team_t team_handle, int slot, shmemx_device_error_t *er
         return 0;
     int number = iso_handle_team_number(team);
     const struct handle *handles[] = {find_handle(d, team, slot), find_handle(d, team, ISO_SLOT_STREAM_FIRST + slot),
-                                      find_handle(d, team, ISO_SLOT_ON_STREAM), d->handles->local};
+                                      find_handle(d, team, ISO_SLOT_ON_STREAM), find_handle(d, team, ISO_SLOT_OF_PAIRS),
+                                      d->handles->local};
     for (size_t i = 0; i < sizeof handles / sizeof handles[0]; i++) {
         if (handles[i] == NULL || !has_given_up(handles[i]))
             continue;
         first.gave_up = 1;
-        if (!iso_proxy_first_error(d, number, slot, &first))
+        if (!iso_proxy_first_error(d, number, handles[i]->image.slot, &first))
             (void)iso_proxy_first_error(d, number, -1, &first);
         keep_status(__func__, number, slot, &first);
         if (error != NULL)
@@ -901,7 +937,10 @@ int pshmemx_device_reset(shmem_team_t team_handle, int slot)
             rc = renew(handles[i], team, __func__);
     if (rc != 0)
         return 1;
-    iso_agent_fill(&d->handles->local->value.team->status, 0, sizeof d->handles->local->value.team->status);
+    struct handle *alone[] = {d->handles->local, find_handle(d, team, ISO_SLOT_OF_PAIRS)};
+    for (size_t i = 0; i < sizeof alone / sizeof alone[0]; i++)
+        if (alone[i] != NULL)
+            iso_agent_fill(&alone[i]->value.team->status, 0, sizeof alone[i]->value.team->status);
     ISO->coll->streams.reset(team, slot);
     forget_give_up(d);
     iso_proxy_resume(d, iso_handle_team_number(team), slot);

@@ -12,6 +12,7 @@
 #include "../node/node_file.h"
 #include "../node/wait.h"
 #include "../profile/profile.h"
+#include "../team/agree.h"
 #include "../transport/order.h"
 #include "../transport/word.h"
 #include "device.h"
@@ -452,7 +453,7 @@ static void fill_error(shmemx_device_error_t *error, const struct isod_record *r
     memset(error, 0, sizeof *error);
     snprintf(error->call, sizeof error->call, "%s", call_name(r->call));
     error->pe = r->pe;
-    error->team_slot = r->slot;
+    error->team_slot = r->slot != ISO_SLOT_OF_PAIRS ? r->slot : -1;
     error->block = r->block;
     error->thread = r->thread != ISOD_THREAD_OF_STREAM ? r->thread : 0;
     error->addr = (const void *)(uintptr_t)r->addr;
@@ -540,8 +541,10 @@ void iso_proxy_resume(struct device *device, int team, int slot)
     struct isod_record *r;
     pthread_mutex_lock(&p->records_lock);
     p->printed = 0;
-    while ((r = first_of(p, team, slot)) != NULL || (r = first_of(p, team, -1)) != NULL)
-        *r = p->first[--p->n_first];
+    const int slots[] = {slot, ISO_SLOT_ON_STREAM, ISO_SLOT_OF_PAIRS, -1};
+    for (size_t i = 0; i < sizeof slots / sizeof slots[0]; i++)
+        while ((r = first_of(p, team, slots[i])) != NULL)
+            *r = p->first[--p->n_first];
     pthread_mutex_unlock(&p->records_lock);
     pthread_mutex_lock(&device->lock); /* a watch of streams that has seen the abort must not end a later call */
     __atomic_store_n(&p->host->abort, ISOD_ABORT_NOT, __ATOMIC_RELAXED);

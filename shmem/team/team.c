@@ -465,8 +465,9 @@ int pshmemx_team_break(shmem_team_t handle, const char *why)
         wrong = "team is SHMEM_TEAM_WORLD, SHMEM_TEAM_SHARED or has one member; shmemx_break breaks the job";
     else if (team->slot.central == NULL && team->slot.nodes == NULL)
         wrong = "the members of the team do not reach each other by pointers; shmemx_break breaks the job";
-    else if (ISO->coll->streams.has_pairs(team))
-        wrong = "the team has sends or receives on streams, which do not end alone; shmemx_break breaks the job";
+    else if (ISO->coll->streams.has_joint_pairs(team))
+        wrong = "sends or receives of the team on streams were in one batch with those of another team, or began in a "
+                "capture, so they do not end alone; shmemx_break breaks the job";
     if (wrong != NULL) {
         iso_log_elsewhere("%s: %s", call, wrong);
         return 1;

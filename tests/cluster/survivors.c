@@ -637,10 +637,22 @@ static int team_broken(struct life *life)
 
 /* ---- a broken team with calls on streams ---- */
 
-enum { CALLS = 3, GATHERED = 20000 }; /* an all-reduce, an all-gather, a barrier */
+enum { CALLS = 4, GATHERED = 20000 }; /* an all-reduce, an all-gather, a barrier, messages around a ring */
+
+static int pass_on(shmem_team_t team, const struct work *w, shmemx_stream_t stream)
+{
+    size_t bytes = GATHERED * sizeof *w->source;
+    int rc = shmemx_send_on_stream(team, w->source, bytes, (w->rank + 1) % w->n, 5, stream);
+    return shmemx_recv_on_stream(team, w->dest, bytes, (w->rank + w->n - 1) % w->n, 5, stream) != 0 || rc != 0;
+}
 
 static int enqueue(shmem_team_t team, const struct work *w, int i, shmemx_stream_t stream)
 {
+    if (i == 3) {
+        int rc = shmemx_coll_group_begin();
+        rc = pass_on(team, w, stream) != 0 || rc != 0;
+        return shmemx_coll_group_end() != 0 || rc != 0;
+    }
     shmemx_coll_t c = shmemx_coll_of(i == 0 ? SHMEMX_ALLREDUCE : SHMEMX_FCOLLECT, team, w->dest, w->source, GATHERED,
                                      SHMEMX_INT64);
     c.slot = i;
@@ -654,8 +666,10 @@ static void check_calls(shmem_team_t team, struct work *w)
             w->source[k] = k + w->rank;
         if (enqueue(team, w, i, w->stream) != 0 || shmemx_stream_synchronize(w->stream) != 0)
             fail("call %d of a team that is not broken fails", i);
-        for (int64_t k = 0; k < (i == 0 ? GATHERED : i == 1 ? w->n * GATHERED : 0); k++)
-            if (w->dest[k] != (i == 0 ? k * w->n + w->n * (w->n - 1) / 2 : k % GATHERED + k / GATHERED)) {
+        for (int64_t k = 0; k < (i == 1 ? w->n * GATHERED : i == 2 ? 0 : GATHERED); k++)
+            if (w->dest[k] != (i == 0   ? k * w->n + w->n * (w->n - 1) / 2
+                               : i == 1 ? k % GATHERED + k / GATHERED
+                                        : k + (w->rank + w->n - 1) % w->n)) {
                 fail("element %d of call %d is %lld", (int)k, i, (long long)w->dest[k]);
                 break;
             }
@@ -669,7 +683,7 @@ static int streams_broken(struct life *life)
     static const char why[] = "this team was broken by pe 0: enough is enough";
     int rank = rank_in(life), pes[MOST];
     struct work w = {rank, life->n, NULL, NULL, NULL};
-    shmem_team_t broken = SHMEM_TEAM_INVALID, whole = SHMEM_TEAM_INVALID;
+    shmem_team_t broken = SHMEM_TEAM_INVALID, whole = SHMEM_TEAM_INVALID, joint = SHMEM_TEAM_INVALID;
     shmemx_stream_t streams[CALLS];
     pthread_t thread;
     for (int i = 0; i < life->n; i++)
@@ -714,6 +728,12 @@ static int streams_broken(struct life *life)
     if (rank == 0)
         shmem_team_destroy(broken);
     check_calls(whole, &w);
+    if (shmemx_team_create(pes, life->n, 9, &joint) != 0 || shmemx_coll_group_begin() != 0 ||
+        pass_on(whole, &w, w.stream) != 0 || pass_on(joint, &w, w.stream) != 0 || shmemx_coll_group_end() != 0)
+        fail("a batch of two teams fails");
+    EXPECT(shmemx_team_break(joint, "x") != 0, "in one batch");
+    EXPECT(shmemx_team_break(whole, "x") != 0, "in one batch");
+    check_calls(joint, &w);
     add(&life->has_id);
     while (get(&life->has_id) < 1 + life->n && get(&shared->failed) == 0)
         nap();

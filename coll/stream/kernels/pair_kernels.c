@@ -300,7 +300,8 @@ PRIM_FN struct pair_part pair_part_of(const struct pair_round *r, uint32_t numbe
     return p;
 }
 
-/* All pairs of the launch do nothing from here on. The ring does nothing either, so other launches give up, too. */
+/* All pairs of the launch do nothing from here on. The ring does nothing either, so other launches of this handle give
+ * up, too. */
 PRIM_FN int pairs_fail(const struct pair_round *r)
 {
     for (uint32_t i = prim_rank(prim_group_block()); i < r->n; i += prim_size(prim_group_block())) {

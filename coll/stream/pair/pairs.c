@@ -29,6 +29,8 @@ struct pair {
     size_t offset;    /* of its record in the heap */
     size_t bytes;
     gpu_stream last[2]; /* as of a slot */
+    shmemd_t h;         /* of its team, ... */
+    bool is_joint;      /* ... or, from now on, the local one. Atomic, relaxed: it stands for itself */
 };
 
 struct pairs {
@@ -145,6 +147,15 @@ static struct pair *make_pairs(struct device *d, const struct pair_call *c, cons
 }
 _Static_assert((int)ISOD_PAIR_ENTRIES == 32, "they are bits of a word");
 
+/* The lock is held. */
+static struct pair *find_pair(struct device *d, const struct pair *like)
+{
+    struct pair *pair = pairs_of(d)->list;
+    while (pair != NULL && (pair->key != like->key || pair->peer != like->peer || pair->sends != like->sends))
+        pair = pair->next;
+    return pair;
+}
+
 static struct pair *pairs_need(struct device *d, const struct pair_call *c)
 {
     const struct team *team = iso_team_or_null(c->team);
@@ -154,9 +165,14 @@ static struct pair *pairs_need(struct device *d, const struct pair_call *c)
                         .sends = c->sends,
                         .last = {ISO_STREAM_NONE, ISO_STREAM_NONE}};
     pthread_mutex_lock(&d->lock);
-    struct pair *pair = pairs_of(d)->list;
-    while (pair != NULL && (pair->key != like.key || pair->peer != like.peer || pair->sends != like.sends))
-        pair = pair->next;
+    struct pair *pair = find_pair(d, &like);
+    if (pair == NULL) {
+        pthread_mutex_unlock(&d->lock);
+        bool captures = d->captures != 0 || iso_gpu_stream_is_capturing(d->gpu, c->stream);
+        like.is_joint = captures || !iso_handle_of_pairs(team, &like.h);
+        pthread_mutex_lock(&d->lock);
+        pair = find_pair(d, &like); /* by another thread */
+    }
     if (pair == NULL)
         pair = make_pairs(d, c, &like);
     pthread_mutex_unlock(&d->lock);
@@ -176,6 +192,19 @@ bool iso_pairs_has_team(const struct team *team)
         has = has || at->team == team;
     pthread_mutex_unlock(&d->lock);
     return has;
+}
+
+bool iso_pairs_are_joint(const struct team *team)
+{
+    struct device *d = ISO->device;
+    bool joint = false;
+    if (d == NULL || pairs_of(d) == NULL)
+        return false;
+    pthread_mutex_lock(&d->lock);
+    for (const struct pair *at = pairs_of(d)->list; at != NULL; at = at->next)
+        joint = joint || (at->team == team && __atomic_load_n(&at->is_joint, __ATOMIC_RELAXED));
+    pthread_mutex_unlock(&d->lock);
+    return joint;
 }
 
 size_t iso_pairs_bytes(struct device *d, const struct team *team)
@@ -369,7 +398,6 @@ static int launch(struct device *d, const struct pair_call *const *calls, struct
         most_bytes = ISO_MAX(most_bytes, calls[i]->bytes);
         bytes += calls[i]->bytes;
     }
-    args->h = iso_handle_local();
     args->directory = pairs_of(d)->directory;
     args->parts = 1;
     while (args->parts < ISOD_PAIR_LANES && args->parts * LANE_BYTES < most_bytes &&
@@ -427,6 +455,17 @@ static int prepare(struct device *d, const struct pair_call *const *calls, struc
     return 0;
 }
 
+/* What ends the launch: its team, or what ends all that no team has. */
+static shmemd_t handle_of(struct pair *const *pairs, size_t n)
+{
+    bool joint = false;
+    for (size_t i = 0; i < n; i++)
+        joint = joint || pairs[i]->team != pairs[0]->team || __atomic_load_n(&pairs[i]->is_joint, __ATOMIC_RELAXED);
+    for (size_t i = 0; i < n && joint; i++)
+        __atomic_store_n(&pairs[i]->is_joint, true, __ATOMIC_RELAXED);
+    return joint ? iso_handle_local() : pairs[0]->h;
+}
+
 /* Those of the first call's stream, which then leave the list: how many are left, or -1 after a sentence. */
 static int launch_first(struct device *d, const struct pair_call **calls, struct pair **pairs, int n)
 {
@@ -452,6 +491,7 @@ static int launch_first(struct device *d, const struct pair_call **calls, struct
     }
     memset(&args, 0, sizeof args);
     fill_messages(&args, of_stream, their, here);
+    args.h = handle_of(their, here);
     return launch(d, of_stream, &args, here) == 0 ? left : -1;
 }
 
