@@ -9,7 +9,6 @@
 #include "../../bootstrap/log.h"
 #include "../../bootstrap/yield.h"
 #include "../collectives.h"
-#include "../node/node_file.h"
 #include "../node/wait.h"
 #include "../profile/profile.h"
 #include "../team/agree.h"
@@ -593,8 +592,6 @@ static void *proxy_main(void *argument)
         if (now - watched > WATCH_NS) {
             watched = now;
             iso_wait_poll_peers(NULL); /* ends the job when a peer has died; iso_abort_job frees the kernels first */
-            if (iso_job_is_broken())
-                iso_node_watch_on();
         }
         if (n > 0)
             worked = now;

@@ -199,6 +199,7 @@ static void fail_attempt(struct channel *c, struct link *link, int rc)
 {
     struct channel_target *t = &c->targets[link->pe];
     t->error = rc == -EPIPE ? -ECONNRESET : rc;
+    t->refused = t->refused && rc == -ECONNREFUSED;
     t->attempt++;
     log_debug("channel: pe %d at %s: %s", link->pe, link->name, strerror(-t->error));
     close_link(c, link);
@@ -276,8 +277,12 @@ static void dial(struct channel *c, int pe)
     struct tcp_address address;
     char name[TCP_NAME_BYTES];
     if (!iso_interface_pick(&t->addresses, &c->mine, is_on_my_host(pe), t->attempt, &address)) {
+        bool refused = t->attempt > 0 && t->refused;
         t->attempt = 0;
+        t->refused = true;
         t->retry = iso_deadline_in(RETRY_S);
+        if (refused && iso_job_outlives()) /* a PE listens until its end */
+            iso_job_lose_pe(pe);
         return;
     }
     iso_tcp_name(&address, name);
@@ -285,6 +290,7 @@ static void dial(struct channel *c, int pe)
     struct link *link = fd >= 0 ? add_link(c, fd, pe, name, ATTEMPT_S) : NULL;
     if (link == NULL) {
         t->error = fd < 0 ? fd : -ENOMEM;
+        t->refused = t->refused && fd == -ECONNREFUSED;
         t->attempt++;
         if (t->error == -EMFILE || t->error == -ENFILE)
             drop_oldest(c);
@@ -310,6 +316,8 @@ static void give_up(struct channel *c, int pe)
               iso_channel_text(pe, where, sizeof where), ISO->env->boot_timeout, why);
     fail_requests(c, pe, t->error != 0 ? t->error : -ETIMEDOUT);
     t->give_up = 0;
+    if (iso_job_outlives())
+        iso_job_lose_pe(pe);
 }
 
 /* A connection to the PE is wanted, within SHMEM_BOOT_TIMEOUT from now. */
@@ -370,6 +378,11 @@ static void become_up(struct channel *c, struct link *link)
     t->attempt = 0;
     if (c->closing)
         (void)send_frame(link, CHANNEL_GOODBYE, 0, NULL); /* too late for that of iso_channel_bye */
+    if (iso_job_outlives()) /* too late for that of iso_channel_tell_exit */
+        (void)send_frame(link, CHANNEL_EXIT, 0, &ISO->broken.cause);
+    for (int pe = 0; c->n_told > 0 && pe < ISO->n_pes; pe++)
+        if (c->targets[pe].gone)
+            (void)send_frame(link, CHANNEL_GONE, (uint32_t)pe, NULL);
     log_debug("channel: connected with pe %d (%s)", link->pe, link->name);
 }
 
@@ -484,9 +497,15 @@ static void take_frame(struct channel *c, struct link *link, const struct frame 
         ISO->above.hear_team_end((int)frame->number, link->in.body);
         return;
     case CHANNEL_EXIT:
-        link->gone = true; /* where this returns, the end of the connection is no news */
+        link->gone = !iso_job_masks(); /* else the end of the connection is news, where this returns */
         link->in.cause.why[sizeof link->in.cause.why - 1] = '\0';
         iso_job_hear(&link->in.cause);
+        return;
+    case CHANNEL_GONE:
+        if (frame->number >= (uint32_t)ISO->n_pes)
+            end_link(c, link, -EBADMSG);
+        else
+            iso_job_lose_pe((int)frame->number);
         return;
     default:
         end_link(c, link, -EBADMSG);
@@ -556,6 +575,43 @@ static void accept_all(struct channel *c)
     }
 }
 
+/* The PE that this one calls in the ring of iso_channel_start, without those that are gone; -1: none. */
+static int next_in_ring(void)
+{
+    const struct state *self = ISO;
+    int node = iso_pe_my_node(), n = self->n_nodes, next = -1, nearest = n;
+    for (int i = 0; i < self->my_local; i++)
+        if (!iso_peer_is_gone(self->local_pes[i]))
+            return -1;
+    for (int pe = 0; pe < self->n_pes; pe++) {
+        int distance = (self->peers[pe].node_number - node + n) % n;
+        if (distance == 0 || distance >= nearest || iso_peer_is_gone(pe))
+            continue;
+        nearest = distance;
+        next = pe;
+    }
+    return next;
+}
+
+/* In a broken job: all that are connected hear which PEs are gone, and the ring goes on without them. */
+static void tell_gone(struct channel *c)
+{
+    int n_gone = __atomic_load_n(&ISO->n_gone, __ATOMIC_ACQUIRE); /* pairs with drop_pe in pe.c */
+    if (c->n_told < n_gone)
+        c->next_in_ring = next_in_ring();
+    for (int pe = 0; c->n_told < n_gone && pe < ISO->n_pes; pe++) {
+        if (c->targets[pe].gone || !iso_peer_is_gone(pe))
+            continue;
+        c->targets[pe].gone = true;
+        c->n_told++;
+        send_to_all(c, CHANNEL_GONE, (uint32_t)pe);
+    }
+    if (c->n_told == 0 || c->next_in_ring < 0 || !iso_job_outlives() || iso_peer_is_gone(c->next_in_ring))
+        return;
+    want_link(&c->targets[c->next_in_ring]);
+    try_to_connect(c, c->next_in_ring);
+}
+
 /* All there is to do now. Nothing blocks. */
 static void make_progress(struct channel *c)
 {
@@ -586,6 +642,7 @@ static void make_progress(struct channel *c)
             end_link(c, link, -ETIMEDOUT);
     }
     send_requests(c);
+    tell_gone(c);
     free_links(&c->closed);
     c->inside = false;
 }
@@ -652,7 +709,7 @@ int iso_channel_ask(int pe, const void *request_body, void *answer)
         make_progress(c);
         done = request.done;
         pthread_mutex_unlock(&c->lock);
-        if (done || iso_job_is_broken())
+        if (done || iso_peer_is_lost(pe))
             break;
         wait_once(c, request.event, &wait);
         double waited = (double)(iso_clock_now_ns() - since) / 1e9;
@@ -665,7 +722,7 @@ int iso_channel_ask(int pe, const void *request_body, void *answer)
             iso_abort_job(1, "a wait lasted longer than SHMEM_TIMEOUT and SHMEM_TIMEOUT_ABORT is set");
     }
     if (!done) {
-        pthread_mutex_lock(&c->lock); /* the job is broken: no answer to it is awaited any more */
+        pthread_mutex_lock(&c->lock); /* no answer to it is awaited any more */
         struct channel_request **at = &c->requests;
         while (*at != NULL && *at != &request)
             at = &(*at)->next;

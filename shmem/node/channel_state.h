@@ -7,8 +7,8 @@
 #include "channel.h"
 
 /* frame.number: of REQUEST and ANSWER the number of the request, of LEFT the last epoch of the world, of TEAM_END the
- * index of a slot. These have CHANNEL_BODY_BYTES of payload but for LEFT, EXIT has a struct end_cause, the others none.
- */
+ * index of a slot, of GONE the PE. REQUEST, ANSWER and TEAM_END have CHANNEL_BODY_BYTES of payload, EXIT a struct
+ * end_cause, the others none. */
 enum channel_kind {
     CHANNEL_WELCOME = 1, /* the acceptor's first frame */
     CHANNEL_REQUEST,
@@ -16,7 +16,8 @@ enum channel_kind {
     CHANNEL_GOODBYE,
     CHANNEL_EXIT,
     CHANNEL_LEFT,
-    CHANNEL_TEAM_END
+    CHANNEL_TEAM_END,
+    CHANNEL_GONE /* behind EXIT */
 };
 
 enum link_state { LINK_CONNECTING, LINK_HANDSHAKE, LINK_AWAITS_WELCOME, LINK_UP };
@@ -51,6 +52,8 @@ struct channel_target {
     int error;           /* of the last attempt */
     int64_t give_up;     /* 0: no connection is wanted */
     int64_t retry;
+    bool refused; /* all attempts since `retry`: nothing listens there */
+    bool gone;    /* all that are connected have been told so */
 };
 
 /* A request of this PE, or the end of a team: that one is freed when it has been sent. */
@@ -81,6 +84,8 @@ struct channel {
     struct host_addresses mine;
     bool started;             /* all of `targets` is known */
     bool complete;            /* the start is over: no stranger ends the job from here on */
+    int n_told;               /* of ISO->n_gone, those that all have been told of */
+    int next_in_ring;         /* since then: the PE that this one calls; -1: none */
     bool has_rested;          /* the listener, for want of descriptors: said once */
     int64_t listen_again;     /* 0: it is not resting */
     struct channel_target *targets; /* [n_pes] */

@@ -45,7 +45,8 @@ static size_t control_offset(int local)
 
 static size_t file_bytes(void)
 {
-    return control_offset(ISO->n_local) + (size_t)ISO->n_nodes * sizeof(struct node_host);
+    return control_offset(ISO->n_local) + (size_t)ISO->n_nodes * sizeof(struct node_host) +
+           (size_t)ISO->n_pes * sizeof(uint32_t);
 }
 
 static int fail_node_file(const char *what)
@@ -290,19 +291,38 @@ static void look_for_death(const struct wait *wait, bool ask)
 
 void iso_node_watch_now(const struct wait *wait) { look_for_death(wait, true); }
 
-void iso_node_watch_on(void)
+/* Behind the hosts. */
+static uint32_t *lost_pes(void)
+{
+    const struct node_head *head = &ISO->node->head;
+    return (uint32_t *)(void *)((char *)ISO->node + head->hosts_at + (size_t)head->n_nodes * sizeof(struct node_host));
+}
+
+/* The job is broken. */
+static void watch_on(void)
 {
     const struct state *self = ISO;
-    for (int i = 0; self->node != NULL && i < self->n_local; i++)
-        if (i != self->my_local && !iso_node_is_alive(i))
+    for (int i = 0; i < self->n_local; i++)
+        if (i != self->my_local && !iso_peer_is_gone(self->local_pes[i]) && !iso_node_is_alive(i))
             iso_job_lose_pe(self->local_pes[i]);
+    /* Acquire: pairs with iso_node_tell_lost. PEs that this one has told itself are counted, too. */
+    int n_lost = (int)__atomic_load_n(&self->node->n_lost, __ATOMIC_ACQUIRE);
+    for (int pe = 0; n_lost > __atomic_load_n(&self->n_gone, __ATOMIC_RELAXED) && pe < self->n_pes; pe++)
+        if (__atomic_load_n(&lost_pes()[pe], __ATOMIC_RELAXED) != 0)
+            iso_job_lose_pe(pe);
 }
 
 void iso_node_watch(const struct wait *wait)
 {
     struct state *self = ISO;
     struct node_file *node = self->node;
-    if (node == NULL || iso_is_aborting(self) || iso_job_is_broken() || hear_exit())
+    if (node == NULL || iso_is_aborting(self))
+        return;
+    if (iso_job_is_broken()) {
+        watch_on();
+        return;
+    }
+    if (hear_exit())
         return;
     uint32_t n_left = __atomic_load_n(&node->n_left, __ATOMIC_ACQUIRE); /* pairs with iso_node_tell_left */
     /* Relaxed, pairs with nothing: several threads of this PE look, and each may take the change. */
@@ -353,6 +373,12 @@ void iso_node_tell_left(uint32_t left_at)
     __atomic_fetch_add(&self->node->n_left, 1, __ATOMIC_RELEASE); /* pairs with iso_node_watch */
 }
 
+void iso_node_tell_lost(int pe)
+{
+    if (ISO->node != NULL && __atomic_exchange_n(&lost_pes()[pe], 1, __ATOMIC_RELAXED) == 0)
+        __atomic_fetch_add(&ISO->node->n_lost, 1, __ATOMIC_RELEASE); /* pairs with watch_on */
+}
+
 /* The lock belongs to the thread that made it. When another thread ends this PE, the file must stay mapped. */
 void iso_node_leave(void)
 {
@@ -367,7 +393,8 @@ void iso_node_leave(void)
 #endif
     }
     if (self->node != NULL && held == 0)
-        munmap(self->node, self->node->head.hosts_at + (size_t)self->node->head.n_nodes * sizeof(struct node_host));
+        munmap(self->node, self->node->head.hosts_at + (size_t)self->node->head.n_nodes * sizeof(struct node_host) +
+                               (size_t)self->node->head.n_pes * sizeof(uint32_t));
     if (self->node_fd >= 0)
         close(self->node_fd);
     self->node = NULL;

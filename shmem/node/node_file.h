@@ -23,7 +23,7 @@ struct node_head {
     int32_t n_pes, n_local;
     uint64_t begun_s; /* seconds since 1970 */
     uint64_t control_at, control_stride; /* of the first local PE; stride 0: not in this file */
-    uint64_t hosts_at; /* of struct node_host [n_nodes] */
+    uint64_t hosts_at; /* of struct node_host [n_nodes]; behind them, for each PE of the job, `lost` */
     int32_t n_nodes;
     char host[64], node[64];
 };
@@ -54,6 +54,7 @@ struct node_file {
     struct end_cause cause;
     uint32_t closed; /* a PE cannot open another one's memory; atomic until GO */
     uint32_t n_left; /* members that have left; grows behind their `left`, release */
+    uint32_t n_lost; /* grows behind a store to `lost`, release: uint32_t [n_pes], 1: a PE of this node knows it gone */
     _Alignas(ISO_LINE) uint64_t watched_ns; /* when a PE looked last whether all live: one look serves all */
     unsigned char cores[128];               /* that any PE may use; atomic OR until GO */
     struct node_member members[];           /* [n_local], by local number; then control areas, a page each, and hosts */
@@ -73,13 +74,12 @@ void iso_node_learn(void);
 int iso_node_open(int local, int segment_index);
 /* iso_job_hear when another PE ends the job; iso_job_break when it has died: in whose wait (may be NULL). A look at all
  * PEs is made by one PE of the node in 10 ms, or by this one now. iso_node_watch has no effect without the file, and
- * where the job has ended. */
+ * where the job has ended. In a broken job it calls iso_job_lose_pe for each PE that is not in it any more. */
 void iso_node_watch(const struct wait *wait);
 void iso_node_watch_now(const struct wait *wait);
-/* The job is broken: iso_job_lose_pe for each local PE that is not in it any more. */
-void iso_node_watch_on(void);
 void iso_node_tell_exit(const struct end_cause *cause); /* the first cause stays */
 void iso_node_tell_left(uint32_t left_at);
+void iso_node_tell_lost(int pe); /* the PE, of any node, is gone in the broken job */
 /* Is this local PE in the job and alive? */
 bool iso_node_is_alive(int local);
 void iso_node_leave(void);

@@ -24,6 +24,7 @@ struct peer {
     bool threaded;                         /* lives in this very process (test build) */
     bool left;                             /* is in shmem_finalize, behind its last barrier; atomic */
     uint32_t left_at;                      /* its last step of the world then, modulo 2^32; atomic */
+    bool gone;                             /* it died, or is in the broken job no more; atomic */
     int place;                             /* of local peers: their number on the node */
     int sock;                              /* -1: none; of a star around the lowest PE of the node */
     int pid;                               /* of local peers; 0: of another namespace */
@@ -47,6 +48,17 @@ ISO_INLINE void iso_peer_leaves(int pe, uint32_t left_at)
 ISO_INLINE bool iso_peer_has_left(int pe)
 {
     return __atomic_load_n(&ISO->peers[pe].left, __ATOMIC_ACQUIRE); /* pairs with iso_peer_leaves */
+}
+
+ISO_INLINE bool iso_peer_is_gone(int pe)
+{
+    return __atomic_load_n(&ISO->peers[pe].gone, __ATOMIC_ACQUIRE); /* pairs with drop_pe in pe.c */
+}
+
+/* The job is broken, and this PE does not outlive that or the other one is gone: nothing of it is waited for. */
+ISO_INLINE bool iso_peer_is_lost(int pe)
+{
+    return iso_job_is_broken() && (!iso_job_outlives() || iso_peer_is_gone(pe));
 }
 
 /* The control area of the PE; NULL: not to be read from here. Memory of a PE that is a thread of this process goes when

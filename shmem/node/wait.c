@@ -261,7 +261,7 @@ static void yield_core(struct state *self, struct wait *wait)
 int iso_wait_slow(struct wait *wait, uint64_t seen)
 {
     struct state *self = ISO;
-    if (iso_job_is_broken())
+    if (iso_job_is_broken() && (!wait->outlives || iso_peer_is_lost(wait->peer)))
         return iso_job_give_up(wait->call);
     if (wait->slot != NULL && ISO_UNLIKELY(iso_slot_is_broken(wait->slot)))
         return self->above.give_up_team(wait->slot, wait->call);

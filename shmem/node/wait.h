@@ -57,6 +57,7 @@ struct wait {
     bool worked;         /* it has, since then */
     bool sleeping;
     bool reported;
+    bool outlives; /* of a network: in a job that this PE outlives, it ends when `peer` is gone */
     int late;      /* the PE of its node that alone did not wait, most often at its looks; where calls are counted */
     unsigned lates; /* looks that speak for it; 0: none */
     int missing; /* 1 + the PE that had left, and that it needs, when it last looked; 0: none */

@@ -374,6 +374,7 @@ int pshmemx_leave(void)
     snprintf(why, sizeof why, "pe %d (pid %d on %s) has left the job by shmemx_leave", self->my_pe, (int)getpid(),
              self->peers[self->my_pe].host);
     iso_job_mark(self->my_pe, why);
+    iso_job_mask(false); /* waits of the network end */
     if (iso_job_is_broken()) /* else another thread has claimed it, and tells */
         iso_job_tell();
     int rc = iso_device_leave(__func__);

@@ -350,6 +350,17 @@ static void tell_exit(const struct end_cause *cause)
     iso_channel_tell_exit(cause);
 }
 
+/* Any thread that hears of it, and no lock of a network is held. The PEs of this node find it in their file; those of
+ * other nodes hear it from the channel at its next progress. */
+static void drop_pe(int pe)
+{
+    if (__atomic_exchange_n(&ISO->peers[pe].gone, true, __ATOMIC_RELEASE)) /* pairs with iso_peer_is_gone */
+        return;
+    iso_node_tell_lost(pe);
+    __atomic_fetch_add(&ISO->n_gone, 1, __ATOMIC_RELEASE); /* pairs with tell_gone in channel.c */
+    iso_transport_drop_pe(pe);
+}
+
 /* Peers end at their next wait; local ones that do not wait within the grace are asked by SIGTERM, since there may be
  * no launcher that would do it. */
 static void end_stragglers(void)
@@ -381,6 +392,7 @@ int iso_pe_start(struct row **rows)
         return no_memory();
     self->at_end.tell_peers = tell_exit;
     self->at_end.record = iso_flight_record;
+    self->at_end.drop_pe = drop_pe;
     self->at_end.end_peers = end_stragglers;
     self->above.progress = iso_transport_progress;
     self->above.rest = iso_transport_rest;
@@ -481,4 +493,5 @@ void iso_pe_stop(void)
     self->node_first = NULL;
     self->n_local = 0;
     self->n_nodes = 0;
+    self->n_gone = 0;
 }

@@ -82,8 +82,24 @@ bool iso_job_claim(int pe, const char *sentence)
 
 void iso_job_tell(void) { tell_peers(&ISO->broken.cause); }
 
+void iso_job_mask(bool masks) { __atomic_store_n(&ISO->broken.masks, masks, __ATOMIC_RELAXED); }
+
+bool iso_job_masks(void) { return __atomic_load_n(&ISO->broken.masks, __ATOMIC_RELAXED); }
+
+bool iso_job_outlives(void)
+{
+    return iso_job_is_broken() && ISO->broken.cause.pe >= 0 && ISO->broken.cause.pe != ISO->my_pe && iso_job_masks();
+}
+
 void iso_job_lose_pe(int pe)
 {
+    if (pe == ISO->my_pe) {
+        iso_job_mask(false);
+        stop_kernels();
+        return;
+    }
+    if (ISO->at_end.drop_pe != NULL)
+        ISO->at_end.drop_pe(pe);
     if (ISO->at_end.lose_pe != NULL)
         ISO->at_end.lose_pe(pe);
 }

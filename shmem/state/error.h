@@ -28,6 +28,7 @@ enum flight_whose { FLIGHT_OWN, FLIGHT_NODE };
 struct end_hooks {
     void (*stop_kernels)(void);                        /* proxy.c */
     void (*lose_pe)(int pe);                           /* likewise: kernels learn that this PE is gone */
+    void (*drop_pe)(int pe); /* pe.c: operations on it end, and the other PEs hear of it */
     void (*tell_peers)(const struct end_cause *cause); /* pe.c: they end or break at their next wait, or by SIGTERM */
     void (*record)(enum flight_whose whose, const char *why); /* iso_flight_record */
     void (*end_peers)(void); /* pe.c: the last resort without a launcher: SIGTERM for local peers after a grace */
@@ -38,6 +39,7 @@ struct end_hooks {
 struct broken {
     int stage;
     int told; /* atomic: this PE has printed the reason, which its later calls only return */
+    bool masks; /* atomic: a team of this PE masks deaths, so that its network outlives them */
     struct end_cause cause;
     uint64_t at_ns;
 };
@@ -81,8 +83,14 @@ void iso_job_mark(int pe, const char *sentence);
  * on, and the job is broken from the second one on. false: there is a reason already. */
 bool iso_job_claim(int pe, const char *sentence);
 void iso_job_claimed(void);
-/* Another PE has died or left: kernels may look, and give up if the team does not mask it. */
+/* A PE has died or left: kernels may look, and give up if the team does not mask it. This PE: others take it for dead,
+ * and its kernels give up in any case. */
 void iso_job_lose_pe(int pe);
+/* From now on this PE's network goes on, or ends, when a death breaks the job. */
+void iso_job_mask(bool masks);
+bool iso_job_masks(void);
+/* The job is broken by the end of another PE, which this PE masks: waits of its network for the others go on. */
+bool iso_job_outlives(void);
 /* Tells all peers why the job is broken. The reason is claimed. */
 void iso_job_tell(void);
 /* The next life begins whole. */

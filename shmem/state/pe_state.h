@@ -114,6 +114,7 @@ struct state {
     struct hooks_above above;
     int errors; /* SHMEMX_ERRORS_ */
     struct broken broken;
+    int n_gone; /* peers that are gone, in a broken job; atomic */
     shmemx_error_handler_t on_error; /* NULL: none */
     void *on_error_arg;
     int parent_pid; /* the launcher's process on this host; 0: none that would have to live */

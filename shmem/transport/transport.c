@@ -93,6 +93,13 @@ void iso_transport_forget(const struct segment *segment)
             rows[i]->forget(segment);
 }
 
+void iso_transport_drop_pe(int pe)
+{
+    for (int i = 0; i < ROWS; i++)
+        if (rows[i]->drop_pe != NULL)
+            rows[i]->drop_pe(pe);
+}
+
 static void unlock_rows(int n)
 {
     for (int i = 0; i < n; i++)

@@ -45,6 +45,8 @@ struct transport_ops {
      * pages must stay where they are. */
     bool (*lock_unpinned)(const struct segment *segment, size_t offset, size_t len);
     void (*unlock)(void);
+    /* The PE is gone, and this one outlives that: operations on it end. NULL: nothing is under way to it. */
+    void (*drop_pe)(int pe);
     /* A device runs, and this is its heap. */
     void (*exchange_device)(const struct segment *segment);
     /* For isomer-info and the debug log: device, method, counters; like snprintf. */
@@ -100,12 +102,13 @@ bool iso_network_has_rdma(void);
 const struct transport_ops *iso_transport_choose(const struct peer *peer, const char **why);
 
 /* The hooks of all rows that are some peer's, see above; no-ops in a job on one node. pe.c: open after
- * iso_transport_choose for all, start after the channel's, stop in finalize. buffer.c: forget. memory.c: lock_unpinned,
- * and unlock where that was true. device_start.c: exchange_device. */
+ * iso_transport_choose for all, start after the channel's, stop in finalize, drop_pe. buffer.c: forget. memory.c:
+ * lock_unpinned, and unlock where that was true. device_start.c: exchange_device. */
 int iso_transport_open(void);
 int iso_transport_start(void);
 void iso_transport_stop(void);
 void iso_transport_forget(const struct segment *segment);
+void iso_transport_drop_pe(int pe);
 bool iso_transport_lock_unpinned(const struct segment *segment, size_t offset, size_t len);
 void iso_transport_unlock(void);
 void iso_transport_exchange_device(const struct segment *segment);

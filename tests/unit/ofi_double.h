@@ -254,7 +254,6 @@ static struct ofi *open_net_with(int n_pes, bool local_keys, bool bind_endpoint)
     o->data_max = OFI_DATA_BYTES;
     o->bulk_max = (size_t)1 << 30;
     o->depth = OFI_POSTED_MAX;
-    o->net.nowhere = &o->nowhere.link;
     CHECK_EQ(iso_network_open(&o->net, &iso_ofi_port), 0);
     o->peers = (struct ofi_peer *)calloc((size_t)n_pes, sizeof *o->peers);
     CHECK_OR_EXIT(o->peers != NULL);

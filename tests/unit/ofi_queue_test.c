@@ -475,7 +475,6 @@ static void test_failed_start(void)
     struct ofi *o = (struct ofi *)calloc(1, sizeof *o);
     CHECK_OR_EXIT(o != NULL);
     o->fd = o->first_waiting = -1;
-    o->net.nowhere = &o->nowhere.link;
     CHECK_EQ(iso_network_open(&o->net, &iso_ofi_port), 0);
     ISO->ofi = o;
     iso_log_set_level(LOG_DEBUG);
@@ -894,6 +893,50 @@ static void test_death(void)
     close_net(o);
 }
 
+/* Where this PE masks deaths, only what is under way to the dead PE is over: what the provider still has of it may fail
+ * later, and its answers may come; the messages to the others go on. */
+static void test_outlives(void)
+{
+    static char large[2 * OFI_BULK_MIN];
+    struct said said;
+    uint64_t word = 7;
+    struct ofi *o = open_net(3, true);
+    struct ofi_message answer = answer_to(0, true);
+    begin_fault(&said);
+    iso_job_mask(true);
+    net.held = true; /* the provider never completes these */
+    put(place_at(1, 8), large, sizeof large, true); /* with a message that follows it */
+    put(place_at(1, 8), &word, sizeof word, true);
+    net.held = false;
+    put(place_at(2, 8), &word, sizeof word, true);
+    net.complete_error = ECONNRESET;
+    net.refusals = 1;
+    put(place_at(1, 8), &word, sizeof word, true); /* waits to be posted */
+    iso_transport_ofi.pe_quiet(&ISO->ctx_default, 1);
+    net.complete_error = 0;
+    CHECK(iso_job_outlives() && ISO->broken.cause.pe == 1 && !o->net.lost && net.closed_eps == 0);
+    CHECK(lines_with(heard(&said), "failed: Connection reset by peer") == 1 && lines_with(said.text, "[isomer") == 1);
+    unsigned sent = net.n_sent, moved = net.n_writes + net.n_reads;
+    for (int i = 0; i < 2 * OFI_CREDITS; i++)
+        put(place_at(1, 8), &word, sizeof word, true);
+    put(place_at(1, 8), large, sizeof large, false);
+    get(place_at(1, 8), large, sizeof large);
+    iso_ofi_signal(&ISO->ctx_default, place_at(1, 8), 1, SHMEM_SIGNAL_ADD);
+    CHECK_EQ(iso_ofi_amo(&ISO->ctx_default, place_at(1, 64), add_one), 0);
+    iso_transport_ofi.pe_quiet(&ISO->ctx_default, 1);
+    CHECK(net.n_sent == sent && net.n_writes + net.n_reads == moved && o->first_waiting < 0);
+    bring(answer, NULL);
+    bring(amo_of(0, AMO_ADD, 1), NULL); /* is applied, and not answered */
+    answer.pe = 2;
+    bring(answer, NULL);
+    iso_transport_ofi.quiet(&ISO->ctx_default);
+    put(place_at(2, 8), &word, sizeof word, true);
+    CHECK(net.n_sent == sent + 1 && !o->net.lost);
+    iso_job_mend();
+    ISO->errors = SHMEMX_ERRORS_ABORT;
+    close_net(o);
+}
+
 /* ---- one thread finds it, and another one waits ---- */
 
 static bool begins; /* atomic */
@@ -983,6 +1026,7 @@ int main(void)
     test_provider_errors();
     test_no_memory();
     test_death();
+    test_outlives();
     test_two_threads();
     return check_self.failures == 0 ? CHECK_PASSED : CHECK_FAILED;
 }

@@ -25,6 +25,7 @@ static struct {
     bool held;                             /* atomic: none is given */
     unsigned bad;                          /* the next so many fail */
     unsigned errors;                       /* queue pairs that were put into the error state */
+    unsigned destroyed;                    /* queue pairs */
     struct ibv_wc arrivals[NIC_ARRIVALS];
     unsigned arrived, read;
     unsigned registered, unregistered;
@@ -68,6 +69,13 @@ static int nic_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
     nic.errors += attr->qp_state == IBV_QPS_ERR && mask == IBV_QP_STATE;
     return qp->context == &nic.context ? 0 : EINVAL;
+}
+
+static int nic_destroy_qp(struct ibv_qp *qp)
+{
+    nic.destroyed++;
+    free(qp);
+    return 0;
 }
 
 static const char *nic_status_text(enum ibv_wc_status status)
@@ -132,6 +140,7 @@ static struct verbs *open_double(int n_pes)
     v->lib.dereg_mr = nic_dereg_mr;
     v->lib.create_srq = nic_create_srq;
     v->lib.modify_qp = nic_modify_qp;
+    v->lib.destroy_qp = nic_destroy_qp;
     v->lib.wc_status_str = nic_status_text;
     v->device = &nic.context;
     v->events = &nic.events;
@@ -139,7 +148,6 @@ static struct verbs *open_double(int n_pes)
     v->received = &nic.received;
     v->port.max_message = v->port.max_read = 1u << 30;
     v->peers = (struct verbs_peer *)calloc((size_t)n_pes, sizeof *v->peers);
-    v->net.nowhere = &v->nowhere.link;
     CHECK_EQ(iso_network_open(&v->net, &iso_verbs_port), 0);
     v->net.device_direct = v->net.pins = true;
     CHECK_EQ(iso_verbs_memory_start(v), 0);
@@ -152,7 +160,8 @@ static void close_double(struct verbs *v)
 {
     ISO->verbs = NULL;
     for (uint32_t i = 0; i < v->n_queues; i++) {
-        free(v->queues[i]->qp);
+        if (v->queues[i]->qp != &v->no_qp)
+            free(v->queues[i]->qp);
         free(v->queues[i]);
     }
     free(v->queues);

@@ -347,6 +347,48 @@ static void test_death(void)
     close_double(v);
 }
 
+/* Where this PE masks deaths, only what is under way to the dead PE is over: its completions and messages that come
+ * later are passed over, and the queues of the others keep what they had. */
+static void test_outlives(void)
+{
+    struct said said;
+    uint64_t word = 7;
+    const struct amo add = {AMO_ADD, 8, 1, 0, true};
+    struct verbs *v = open_double(3);
+    const struct verbs_queue *of_1 = add_queue(v, 1, false, 0), *of_2 = add_queue(v, 2, false, 128);
+    const struct verbs_message late = {.type = VERBS_ANSWER, .pe = 1};
+    uint64_t id = (uint64_t)of_1->index << VERBS_ID_BITS | 3;
+    ISO->errors = SHMEMX_ERRORS_RETURN;
+    iso_job_mask(true);
+    for (int pe = 2; pe > 0; pe--) {
+        give_key(v, pe, 0, HEAP_BYTES);
+        for (int i = 0; i < 5; i++)
+            put(place_at(pe, 8), &word, sizeof word, true);
+    }
+    iso_verbs_amo_nbi(&ISO->ctx_default, place_at(1, 64), add, &word);
+    bring(v, of_1, &late);
+    nic.bad = 1;
+    listen(&said);
+    iso_transport_verbs.pe_quiet(&ISO->ctx_default, 1);
+    CHECK(iso_job_is_broken() && iso_job_outlives() && ISO->broken.cause.pe == 1 && !v->net.lost);
+    CHECK(lines_with(heard(&said), "failed: no answer") == 1 && lines_with(said.text, "[isomer") == 1);
+    CHECK(nic.destroyed == 1 && nic.errors == 0 && of_1->qp == &v->no_qp && of_1->done == of_1->made);
+    CHECK(of_2->made == 5 && of_2->done == 0 && v->in_flight == 1);
+    unsigned made = nic.made;
+    put(place_at(1, 8), &word, sizeof word, false);
+    CHECK_EQ(iso_verbs_amo(&ISO->ctx_default, place_at(1, 64), add), 0);
+    iso_verbs_signal(&ISO->ctx_default, place_at(1, 8), 1, SHMEM_SIGNAL_ADD);
+    iso_transport_verbs.pe_quiet(&ISO->ctx_default, 1);
+    CHECK_EQ(nic.made, made);
+    nic.completions[nic.made++ % NIC_COMPLETIONS] = id;
+    put(place_at(2, 8), &word, sizeof word, true);
+    iso_transport_verbs.quiet(&ISO->ctx_default);
+    CHECK(!v->net.lost && nic.made > made && of_2->made == 6 && of_2->done == 6);
+    CHECK(v->in_flight == 0 && v->n_free_slots == VERBS_SLOTS && nic.read == nic.arrived);
+    iso_job_mend();
+    close_double(v);
+}
+
 /* An operation of a peer on what is no segment is refused to it; an answer that refuses breaks the job. */
 static void test_refused(void)
 {
@@ -445,6 +487,7 @@ int main(void)
     test_large_globals();
     test_lost();
     test_death();
+    test_outlives();
     test_refused();
     test_requests_at_the_end();
     test_signals();

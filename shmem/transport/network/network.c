@@ -4,6 +4,7 @@
 #include "../../../bootstrap/boot.h"
 #include "../../../bootstrap/log.h"
 #include "../../node/channel.h"
+#include "../../node/peer.h"
 #include "../../node/wait.h"
 #include "../../state/pe_state.h"
 
@@ -39,22 +40,41 @@ void iso_network_lock(struct network *n)
 
 /* ---- failure ---- */
 
+static void drop_peer(struct network *n, int pe)
+{
+    if (n->peers[pe].gone)
+        return;
+    n->peers[pe].gone = n->bereft = true;
+    n->port->drop_pe(pe);
+}
+
+void iso_network_drop_pe(struct network *n, int pe)
+{
+    if (n == NULL || !iso_job_outlives() || !iso_network_lock_unless_failed(n))
+        return;
+    if (!n->lost)
+        drop_peer(n, pe);
+    iso_network_unlock(n);
+}
+
 void iso_network_lose(struct network *n, int pe, const char *format, ...)
 {
     const struct timespec t = {0, CAUSE_NS};
-    bool returns = ISO->errors == SHMEMX_ERRORS_RETURN;
+    bool returns = ISO->errors == SHMEMX_ERRORS_RETURN, one = returns && pe >= 0 && iso_job_masks();
     char text[TEXT_BYTES];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    if (n->lost) /* what follows from the loss */
+    if (n->lost || (one && n->peers[pe].gone)) /* what follows from the loss */
         return;
-    if (returns)
-        n->lost = true;
+    if (one)
+        drop_peer(n, pe);
+    else if (returns)
+        n->lost = n->bereft = true;
     else
         __atomic_store_n(&n->failed, true, __ATOMIC_RELEASE); /* pairs with iso_network_failed */
-    if (returns && !n->port->drops_late)
+    if (returns && !one && !n->port->drops_late)
         n->port->drop();
     iso_network_unlock(n);
     /* The death of a peer, or the end of the job by another PE, explains more than the network's error does. */
@@ -70,20 +90,22 @@ void iso_network_lose(struct network *n, int pe, const char *format, ...)
         iso_job_break(pe, text);
     if (first)
         iso_job_tell();
-    if (n->port->drops_late) {
+    if (!one && n->port->drops_late) {
         iso_network_lock(n);
         n->port->drop();
         iso_network_unlock(n);
     }
     if (first)
         iso_job_claimed();
+    else if (one) /* the job is broken by another one */
+        iso_job_lose_pe(pe);
     iso_network_lock(n);
 }
 
 void iso_network_await_break(struct network *n)
 {
     const struct timespec t = {0, BREAK_NS};
-    while (n->lost && !iso_job_is_broken()) {
+    while (n->bereft && !iso_job_is_broken()) {
         iso_network_unlock(n);
         nanosleep(&t, NULL);
         iso_network_lock(n);
@@ -96,18 +118,18 @@ struct network_queue *iso_network_connect(struct network *n, int pe, int group)
 {
     struct network_peer *peer = &n->peers[pe];
     struct wait wait = ISO_WAIT("connecting", pe, NULL, 1);
-    while (peer->connecting && !n->lost) /* another thread makes the connection */
+    while (peer->connecting && !iso_network_has_lost(n, pe)) /* another thread makes the connection */
         iso_network_pause(n, &wait, 0);
     iso_wait_end(&wait);
     if (peer->out[group] != NULL)
         return peer->out[group];
-    if (n->lost)
-        return n->nowhere;
+    if (iso_network_has_lost(n, pe))
+        return n->port->nowhere(pe);
     peer->connecting = true;
     struct network_queue *q = n->port->connect(pe, group);
     peer->connecting = false;
-    if (q == NULL || n->lost)
-        return n->nowhere;
+    if (q == NULL || iso_network_has_lost(n, pe))
+        return n->port->nowhere(pe);
     peer->out[group] = q;
     q->next_in_group = n->groups[group];
     n->groups[group] = q;
@@ -117,11 +139,17 @@ struct network_queue *iso_network_connect(struct network *n, int pe, int group)
 int iso_network_ask(struct network *n, int pe, void *info, size_t bytes)
 {
     unsigned char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES] = {0};
+    struct network_answer head;
     memcpy(request, info, bytes);
     iso_network_unlock(n);
     int rc = iso_channel_ask(pe, request, answer);
+    memcpy(&head, answer, sizeof head);
+    if (rc == 0 && head.error == -ESHUTDOWN && iso_job_outlives())
+        iso_job_lose_pe(pe); /* it has ended its network, since it does not mask the death that this one masks */
     iso_network_lock(n);
     memcpy(info, answer, bytes);
+    if (iso_job_outlives() && iso_peer_is_gone(pe)) /* it has been waited for in vain */
+        drop_peer(n, pe);
     return rc;
 }
 
@@ -129,12 +157,15 @@ int iso_network_ask(struct network *n, int pe, void *info, size_t bytes)
 
 bool iso_network_pause(struct network *n, struct wait *wait, uint64_t seen)
 {
+    wait->outlives = true;
     iso_network_unlock(n);
     int rc = iso_wait_pause(wait, seen);
     iso_network_lock(n);
-    if (rc != 0)
+    if (rc != 0 && !n->lost && iso_job_outlives())
+        drop_peer(n, wait->peer);
+    else if (rc != 0)
         n->port->drop();
-    return !n->lost;
+    return !iso_network_has_lost(n, wait->peer);
 }
 
 void iso_network_end_wait(struct network *n, struct wait *wait)

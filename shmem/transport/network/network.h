@@ -41,6 +41,10 @@ struct network_key {
 /* A request through the channel, and its answer. Each begins with a type and an error; types below NETWORK_KEY are the
  * port's. */
 enum { NETWORK_KEY = 200 };
+struct network_answer { /* how each begins */
+    uint32_t type;
+    int32_t error; /* -ESHUTDOWN: the network there is lost */
+};
 struct network_key_info {
     uint32_t type;
     int32_t error;        /* answer: -errno; -EFAULT: no segment; 0 */
@@ -59,6 +63,7 @@ struct network_peer {
     struct range_table keys; /* of struct network_key: what is known of the peer's memory */
     struct network_queue *out[NETWORK_GROUPS];
     bool connecting; /* a thread is in port->connect */
+    bool gone;       /* operations on it have no effect, and waits for it end */
 };
 
 /* What a network does by itself. Each is called with the lock held, if nothing else is said. */
@@ -67,7 +72,11 @@ struct network_port {
     /* The job is broken: ends all operations of the network, and sets `lost`. */
     void (*drop)(void);
     bool drops_late; /* behind the sentence of a failure: peers would see the end before it */
-    /* A queue to the PE. NULL: the network is lost. Gives up the lock meanwhile, as all below may that wait. */
+    /* The PE is gone: all that is under way to it is over, without effect. Never waits. */
+    void (*drop_pe)(int pe);
+    /* A queue without effect, where iso_network_has_lost the PE. */
+    struct network_queue *(*nowhere)(int pe);
+    /* A queue to the PE. NULL: it is lost. Gives up the lock meanwhile, as all below may that wait. */
     struct network_queue *(*connect)(int pe, int group);
     /* What the queue has sent is before what it sends from now on. */
     void (*fence)(struct network_queue *q);
@@ -98,12 +107,12 @@ struct network {
     pthread_mutex_t lock;
     bool failed; /* atomic: the job is ending by an error, nothing is posted any more */
     bool lost;   /* the job is broken and this PE goes on: operations have no effect, and waits end */
+    bool bereft; /* lost, or a peer is gone: see iso_network_has_lost */
     bool ended;  /* atomic: all PEs have nothing under way any more, errors are of no interest */
 
     struct range_table regions; /* of struct network_region */
     struct network_peer *peers; /* [n_pes] */
     struct network_queue *groups[NETWORK_GROUPS]; /* all of `out` */
-    struct network_queue *nowhere; /* while lost: to peers without a queue */
     bool device_direct;         /* the network may move device memory of this PE */
     bool pins;                  /* registered pages must stay where they are */
     uint64_t asked_keys;        /* count, for the text */
@@ -145,12 +154,18 @@ ISO_INLINE bool iso_network_ended(const struct network *n) { return __atomic_loa
 
 /* ---- failure ---- */
 
+/* Do operations on the PE have no effect? */
+ISO_INLINE bool iso_network_has_lost(const struct network *n, int pe)
+{
+    return ISO_UNLIKELY(n->bereft) && (n->lost || n->peers[pe].gone);
+}
 /* The network or a peer fails (pe: which one is not reached; -1: none, or not known). Ends the job; or, with
- * SHMEMX_ERRORS_RETURN, sets `lost`, drops all operations, breaks the job and returns. Gives up the lock meanwhile, and
- * first lets a report of a peer's death arrive, which explains more. No effect while `lost`. */
+ * SHMEMX_ERRORS_RETURN, sets `lost`, drops all operations, breaks the job and returns. Where this PE masks deaths and
+ * one peer is not reached, that one is gone instead. Gives up the lock meanwhile, and first lets a report of a peer's
+ * death arrive, which explains more. No effect where iso_network_has_lost. */
 ISO_COLD void iso_network_lose(struct network *n, int pe, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* While `lost`: waits until the thread that lost the network has broken the job, and gives up the lock meanwhile. An
+/* While `bereft`: waits until the thread that found the loss has broken the job, and gives up the lock meanwhile. An
  * operation without effect must not return before, as if it had had one. */
 ISO_COLD void iso_network_await_break(struct network *n);
 
@@ -163,8 +178,8 @@ ISO_INLINE int iso_network_group(const struct ctx *ctx)
         return 0;
     return (int)(((uintptr_t)ctx->handle + NETWORK_GROUPS - 1) % NETWORK_GROUPS);
 }
-/* The queue for the context's operations on pe, connected; gives up the lock meanwhile. While lost: perhaps
- * `nowhere`. */
+/* The queue for the context's operations on pe, connected; gives up the lock meanwhile. Where iso_network_has_lost the
+ * PE: perhaps port->nowhere. */
 struct network_queue *iso_network_connect(struct network *n, int pe, int group);
 ISO_INLINE struct network_queue *iso_network_queue_to(struct network *n, const struct ctx *ctx, int pe)
 {
@@ -173,7 +188,8 @@ ISO_INLINE struct network_queue *iso_network_queue_to(struct network *n, const s
     return ISO_LIKELY(q != NULL) ? q : iso_network_connect(n, pe, group);
 }
 /* Asks the PE through the channel. `info`, a struct that begins with its type, is replaced by the answer. Gives up the
- * lock meanwhile. 0, or -errno: there was no answer, and all of `info` is 0. */
+ * lock meanwhile. 0, or -errno: there was no answer, and all of `info` is 0. iso_network_has_lost says whether that was
+ * the end of the PE. */
 int iso_network_ask(struct network *n, int pe, void *info, size_t bytes);
 /* The channel's handler, by way of the port's; n: NULL while there is no network. */
 void iso_network_answer(struct network *n, int pe, const void *request, void *answer);
@@ -220,6 +236,7 @@ ISO_INLINE struct network_key iso_network_key_of(struct network *n, int pe, uint
 void iso_network_exchange_device(struct network *n, const struct segment *segment);
 bool iso_network_moves_device(struct network *n, struct place at, const void *local, size_t len);
 void iso_network_forget(struct network *n, const struct segment *segment);
+void iso_network_drop_pe(struct network *n, int pe);
 bool iso_network_lock_unpinned(struct network *n, const struct segment *segment, size_t offset, size_t len);
 ISO_INLINE void iso_network_unlock_unpinned(struct network *n)
 {
@@ -253,8 +270,8 @@ ISO_INLINE void iso_network_add(uint64_t *word, uint64_t value)
 /* iso_wait_end, and counts the wait if it has lasted. */
 void iso_network_end_wait(struct network *n, struct wait *wait);
 void iso_network_count(const struct network *n, struct transport_counts *sum); /* n: NULL while there is no network */
-/* Between two looks of a wait of the network; gives up the lock meanwhile. False: the job is broken and `lost` is
- * set. */
+/* Between two looks of a wait of the network; gives up the lock meanwhile. False: the job is broken, and
+ * iso_network_has_lost wait->peer. */
 bool iso_network_pause(struct network *n, struct wait *wait, uint64_t seen);
 
 /* ---- order and completion ---- */
@@ -281,6 +298,7 @@ bool iso_network_watches(struct network *n);
     static struct network *network(void) { return ISO->field != NULL ? &ISO->field->net : NULL; }                      \
     static void answer(int pe, const void *request, void *to) { iso_network_answer(network(), pe, request, to); }      \
     static void forget(const struct segment *segment) { iso_network_forget(network(), segment); }                      \
+    static void drop_pe(int pe) { iso_network_drop_pe(network(), pe); }                                                \
     static bool lock_unpinned(const struct segment *segment, size_t offset, size_t len)                                \
     {                                                                                                                  \
         return iso_network_lock_unpinned(network(), segment, offset, len);                                             \
@@ -296,7 +314,8 @@ bool iso_network_watches(struct network *n);
     static void pe_quiet(struct ctx *ctx, int pe) { iso_network_pe_quiet(network(), ctx, pe); }                        \
     static void count(struct transport_counts *sum) { iso_network_count(network(), sum); }
 #define NETWORK_ROW                                                                                                    \
-    .forget = forget, .lock_unpinned = lock_unpinned, .unlock = unlock, .exchange_device = exchange_device,            \
-    .moves_device = moves_device, .fence = fence, .quiet = quiet, .pe_quiet = pe_quiet, .count = count
+    .forget = forget, .drop_pe = drop_pe, .lock_unpinned = lock_unpinned, .unlock = unlock,                            \
+    .exchange_device = exchange_device, .moves_device = moves_device, .fence = fence, .quiet = quiet,                  \
+    .pe_quiet = pe_quiet, .count = count
 
 #endif

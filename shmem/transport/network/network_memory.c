@@ -61,9 +61,12 @@ struct network_key iso_network_ask_key(struct network *n, int pe, uint64_t addr)
     const struct network_key none = {.start = addr, .end = UINT64_MAX}; /* while lost: operations have no effect */
     const char *host = ISO->peers[pe].host;
     struct network_key_info info = {.type = NETWORK_KEY, .addr = addr};
-    if (n->lost)
+    if (iso_network_has_lost(n, pe))
         return none;
-    if (iso_network_ask(n, pe, &info, sizeof info) != 0)
+    int rc = iso_network_ask(n, pe, &info, sizeof info);
+    if (iso_network_has_lost(n, pe))
+        return none;
+    if (rc != 0)
         iso_network_lose(n, -1, "pe %d (host %s) was not told the key of a segment of pe %d (host %s)", ISO->my_pe,
                          ISO->host, pe, host);
     else if (info.error == -EFAULT || (info.error == 0 && addr - info.key.start >= info.key.end - info.key.start))
@@ -92,10 +95,7 @@ static void answer_key(struct network *n, int pe, struct network_key_info *info)
 void iso_network_answer(struct network *n, int pe, const void *request, void *answer)
 {
     struct network_key_info info;
-    struct {
-        uint32_t type;
-        int32_t error;
-    } head = {0, -EPROTO}; /* while this PE ends, or all is lost */
+    struct network_answer head = {0, -EPROTO}; /* while this PE ends */
     _Static_assert(sizeof info <= CHANNEL_BODY_BYTES, "one message of the channel");
     memcpy(&info, request, sizeof info);
     head.type = info.type;
@@ -104,8 +104,8 @@ void iso_network_answer(struct network *n, int pe, const void *request, void *an
             answer_key(n, pe, &info);
             memcpy(answer, &info, sizeof info);
             head.error = info.error;
-        } else if (!n->lost) {
-            head.error = n->port->answer(pe, request, answer);
+        } else {
+            head.error = n->lost ? -ESHUTDOWN : n->port->answer(pe, request, answer);
         }
         iso_network_unlock(n);
     }

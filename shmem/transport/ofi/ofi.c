@@ -84,6 +84,8 @@ static void exchange_addresses(struct ofi *o, int pe)
         theirs = mine;
         rc = iso_network_ask(&o->net, pe, &theirs, sizeof theirs);
     }
+    if (iso_network_has_lost(&o->net, pe))
+        return;
     if (rc == 0)
         rc = theirs.error != 0 ? theirs.error : take_hello(o, pe, &theirs);
     if (rc == 0)
@@ -102,14 +104,22 @@ static void exchange_addresses(struct ofi *o, int pe)
                      ISO->host, pe, host, o->lib.error_text(-rc));
 }
 
-/* Of struct network_port. */
+/* This one and the next are of struct network_port. */
+static struct network_queue *ofi_nowhere(int pe)
+{
+    ISO->ofi->nowhere.pe = pe;
+    return &ISO->ofi->nowhere.link;
+}
+
 static struct network_queue *ofi_make_queue(int pe, int group)
 {
     struct ofi *o = ISO->ofi;
     if (!o->peers[pe].known)
         exchange_addresses(o, pe);
-    struct ofi_queue *q = o->net.lost ? NULL : (struct ofi_queue *)calloc(1, sizeof *q);
-    if (q == NULL) { /* no effect while lost */
+    if (iso_network_has_lost(&o->net, pe))
+        return NULL;
+    struct ofi_queue *q = (struct ofi_queue *)calloc(1, sizeof *q);
+    if (q == NULL) {
         iso_network_lose(&o->net, -1, "pe %d (host %s) has no memory for a queue to pe %d", ISO->my_pe, ISO->host,
                          pe);
         return NULL;
@@ -270,6 +280,8 @@ const struct network_port iso_ofi_port = {
     .name = "ofi",
     .drop = iso_ofi_drop_all,
     .drops_late = true,
+    .drop_pe = iso_ofi_drop_pe,
+    .nowhere = ofi_nowhere,
     .connect = ofi_make_queue,
     .fence = iso_ofi_fence,
     .begin_quiet = iso_ofi_begin_quiet,
@@ -308,7 +320,6 @@ static int open_ofi(void)
     ISO->ofi = o;
     o->fd = o->first_waiting = -1;
     o->peers = (struct ofi_peer *)calloc((size_t)ISO->n_pes, sizeof *o->peers);
-    o->net.nowhere = &o->nowhere.link;
     int rc = iso_network_open(&o->net, &iso_ofi_port);
     if (rc == 0)
         rc = o->peers != NULL ? iso_library_open(&needs, &o->lib) : -ENOMEM;

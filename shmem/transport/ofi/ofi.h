@@ -214,7 +214,7 @@ struct ofi {
     struct ofi_op *free_ops;
     struct ofi_op *unposted; /* receives */
 
-    struct ofi_queue nowhere; /* while lost: to peers without a queue */
+    struct ofi_queue nowhere; /* to a peer that is lost and has no queue */
     uint64_t received;        /* messages of the provider that have come */
     uint64_t looked_events;   /* completions and `received` at the thread's last look */
     bool asleep;              /* the thread, until the completion queue's descriptor or `wake` says so */
@@ -285,6 +285,7 @@ struct ofi_op *iso_ofi_take(struct ofi *o, int pe, enum ofi_kind kind); /* one i
 void iso_ofi_submit(struct ofi *o, struct ofi_op *op);
 void iso_ofi_submit_pack(struct ofi *o, struct ofi_queue *q); /* the queue has one */
 void iso_ofi_submit_packs(struct ofi *o);
+void iso_ofi_drop_pe(int pe); /* of struct network_port */
 void iso_ofi_drop_all(void); /* the job is broken: the endpoint closes, and nothing is under way any more */
 ISO_INLINE void iso_ofi_lock(struct ofi *o) { iso_network_lock(&o->net); }
 ISO_INLINE void iso_ofi_unlock(struct ofi *o) { iso_network_unlock(&o->net); }

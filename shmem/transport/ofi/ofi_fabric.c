@@ -516,9 +516,11 @@ struct network_key iso_ofi_stage_of(struct ofi *o, int pe)
 {
     struct ofi_peer *peer = &o->peers[pe];
     struct network_key_info info = {.type = OFI_STAGE};
-    if (ISO_LIKELY(peer->there.end != 0 || o->net.lost))
+    if (ISO_LIKELY(peer->there.end != 0) || iso_network_has_lost(&o->net, pe))
         return peer->there;
     int rc = iso_network_ask(&o->net, pe, &info, sizeof info);
+    if (iso_network_has_lost(&o->net, pe))
+        return peer->there;
     if (rc != 0 || info.error != 0)
         iso_network_lose(&o->net, -1, "pe %d (host %s) has no stage of %d bytes for puts of pe %d (host %s): %s", pe,
                          ISO->peers[pe].host, OFI_STAGE_BYTES, ISO->my_pe, ISO->host,

@@ -88,7 +88,7 @@ struct ofi_ends {
 static void send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, struct ofi_ends ends, bool more)
 {
     iso_ofi_make_room(o, q, OFI_NEEDS_ASK);
-    if (ISO_UNLIKELY(o->net.lost))
+    if (iso_network_has_lost(&o->net, q->pe))
         return;
     if (m->type == OFI_AMO && ends.into != NULL)
         m->type = OFI_FETCH;
@@ -97,7 +97,7 @@ static void send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, stru
     bool held = q->moves.done < q->follow, joined = !held && join_message(o, q, m, ends.data, ends.into);
     if (q->pack != NULL && !(joined && later)) /* a target keeps what is behind the pack until that comes */
         iso_ofi_submit_pack(o, q);
-    if (joined || o->net.lost)
+    if (joined || iso_network_has_lost(&o->net, q->pe))
         return;
     struct ofi_op *op = prepare_op(o, q, m, ends.into, -1);
     if (m->type == OFI_PUT) {
@@ -190,10 +190,10 @@ static size_t add_direct(struct ofi_move *m, const struct network_key *key, size
     if (m->put)
         iso_ofi_settle(m->o, m->q, m->q->fenced, 0, "fence");
     iso_ofi_make_room(m->o, m->q, OFI_NEEDS_MOVE);
-    if (m->o->net.lost)
+    if (iso_network_has_lost(&m->o->net, m->q->pe))
         return n;
     struct fid_mr *mr = iso_ofi_local(m->o, m->local, &n, &once);
-    if (m->o->net.lost)
+    if (iso_network_has_lost(&m->o->net, m->q->pe))
         return n;
     struct ofi_op *op = add_rma(m, key, m->remote, n, mr);
     op->once = once;
@@ -212,10 +212,10 @@ static size_t add_staged(struct ofi_move *m, size_t n)
     struct fid_mr *once = NULL;
     n = ISO_MIN(n, (size_t)OFI_PART_BYTES);
     iso_ofi_make_room(o, m->q, OFI_NEEDS_ASK | OFI_NEEDS_MOVE | OFI_NEEDS_PART);
-    if (o->net.lost)
+    if (iso_network_has_lost(&o->net, m->q->pe))
         return n;
     struct fid_mr *mr = iso_ofi_local(o, m->local, &n, &once);
-    if (o->net.lost)
+    if (iso_network_has_lost(&o->net, m->q->pe))
         return n;
     if (n < m->len && n > 8)
         n -= (m->remote + n) & 7;

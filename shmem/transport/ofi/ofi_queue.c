@@ -37,7 +37,7 @@ static const char *ofi_describe_ends(const struct ofi *o, int pe, char *text, si
 void iso_ofi_drop_all(void)
 {
     struct ofi *o = ISO->ofi;
-    o->net.lost = true; /* not yet where a wait has ended because the job was broken elsewhere */
+    o->net.lost = o->net.bereft = true; /* not yet where a wait has ended because the job was broken elsewhere */
     iso_ofi_endpoint_close(o);
     for (int group = 0; group < NETWORK_GROUPS; group++)
         for (struct ofi_queue *q = iso_ofi_first(o, group); q != NULL; q = iso_ofi_next(q)) {
@@ -132,6 +132,23 @@ static void give_op(struct ofi *o, struct ofi_op *op)
     o->free_ops = op;
 }
 
+/* An operation that is not posted, or has failed, and the message that was to follow. */
+static void drop_op(struct ofi *o, struct ofi_op *op)
+{
+    if (op->then != NULL)
+        give_op(o, op->then);
+    give_op(o, op);
+}
+
+static void drop_list(struct ofi *o, struct ofi_op **first)
+{
+    while (*first != NULL) {
+        struct ofi_op *op = *first;
+        *first = op->next;
+        drop_op(o, op);
+    }
+}
+
 /* ---- posting ---- */
 
 /* False: the provider has no room now. */
@@ -174,9 +191,10 @@ static bool post(struct ofi *o, struct ofi_op *op)
     if (rc != 0 && op->kind == OFI_RECEIVE)
         iso_network_lose(&o->net, -1, "giving a receive buffer to %s of host %s failed: %s",
                          o->info->fabric_attr->prov_name, ISO->host, o->lib.error_text((int)-rc));
-    else if (rc != 0)
+    else if (rc != 0) {
         lose_by(o, op, o->lib.error_text((int)-rc));
-    else if (op->kind != OFI_RECEIVE) {
+        drop_op(o, op);
+    } else if (op->kind != OFI_RECEIVE) {
         o->posted++;
         iso_network_add(&o->net.counts.posts, 1);
     }
@@ -187,8 +205,10 @@ void iso_ofi_submit(struct ofi *o, struct ofi_op *op)
 {
     struct ofi_peer *peer = &o->peers[op->pe];
     const uint64_t one = 1;
-    if (ISO_UNLIKELY(o->net.lost))
+    if (iso_network_has_lost(&o->net, op->pe)) {
+        drop_op(o, op);
         return;
+    }
     if (ISO_UNLIKELY(o->asleep)) { /* it looks at intervals from now on: a lost packet may be repeated by calls alone */
         o->asleep = false;
         (void)!write(o->net.wake, &one, sizeof one);
@@ -230,6 +250,27 @@ void iso_ofi_submit_packs(struct ofi *o)
         iso_ofi_submit_pack(o, o->packed);
 }
 
+/* What is posted stays the provider's until it fails, which take_error expects. Its address stays, too. */
+void iso_ofi_drop_pe(int pe)
+{
+    struct ofi *o = ISO->ofi;
+    struct ofi_peer *peer = &o->peers[pe];
+    for (int group = 0; group < NETWORK_GROUPS; group++) {
+        struct ofi_queue *q = (struct ofi_queue *)(void *)o->net.peers[pe].out[group];
+        if (q == NULL)
+            continue;
+        q->asks.done = q->asks.made;
+        q->moves.done = q->moves.made;
+        q->asks.ended = q->moves.ended = 0;
+        q->due = 0;
+        drop_list(o, &q->first_held);
+        if (q->pack != NULL)
+            iso_ofi_submit_pack(o, q); /* which drops it */
+    }
+    drop_list(o, &peer->first_op); /* post_waiting takes it off the list */
+    peer->first_ns = 0;
+}
+
 /* Posts the messages whose RMAs are complete. */
 static void submit_held(struct ofi *o, struct ofi_queue *q)
 {
@@ -245,14 +286,19 @@ static void post_waiting(struct ofi *o)
 {
     int *at = &o->first_waiting;
     while (*at >= 0) {
-        struct ofi_peer *peer = &o->peers[*at];
+        int pe = *at;
+        struct ofi_peer *peer = &o->peers[pe];
         while (peer->first_op != NULL) {
-            struct ofi_op *op = peer->first_op, *next = op->next; /* it may be complete, and used again, once posted */
-            if (!post(o, op))
-                break;
-            if (o->net.lost)
+            struct ofi_op *op = peer->first_op;
+            peer->first_op = op->next; /* it may be complete, and used again, once posted */
+            bool posted = post(o, op);
+            if (iso_network_has_lost(&o->net, pe)) /* the lock was given up */
                 return;
-            peer->first_op = next;
+            if (posted)
+                continue;
+            op->next = peer->first_op;
+            peer->first_op = op;
+            break;
         }
         peer->waits = peer->first_op != NULL;
         if (peer->waits)
@@ -618,7 +664,11 @@ static void take_error(struct ofi *o)
         iso_network_lose(&o->net, -1, "receiving a message by %s of pe %d (host %s) failed: %s",
                          o->info->fabric_attr->prov_name, ISO->my_pe, ISO->host, why);
     } else {
-        lose_by(o, op, why);
+        o->posted--;
+        if (!iso_network_has_lost(&o->net, op->pe))
+            lose_by(o, op, why);
+        if (!o->net.lost)
+            drop_op(o, op);
     }
 }
 
@@ -675,16 +725,16 @@ static bool can_begin(const struct ofi *o, const struct ofi_queue *q, unsigned n
 
 void iso_ofi_make_room(struct ofi *o, struct ofi_queue *q, unsigned needs)
 {
-    if (ISO_LIKELY(!o->net.lost && has_spare(o) && can_begin(o, q, needs)))
+    if (ISO_LIKELY(!iso_network_has_lost(&o->net, q->pe) && has_spare(o) && can_begin(o, q, needs)))
         return;
     uint64_t in_window = q->asks.made < OFI_CREDITS ? q->asks.made : OFI_CREDITS;
     struct wait wait = ISO_WAIT("room for an operation", q->pe, NULL, q->asks.made - in_window + 1);
     iso_network_add(&o->net.counts.credit_waits, 1);
     iso_ofi_poll(o);
-    while (!o->net.lost && !(can_begin(o, q, needs) && has_spare(o)))
+    while (!iso_network_has_lost(&o->net, q->pe) && !(can_begin(o, q, needs) && has_spare(o)))
         pause_and_poll(o, &wait, q->asks.done);
     iso_network_end_wait(&o->net, &wait);
-    if (ISO_UNLIKELY(o->net.lost))
+    if (ISO_UNLIKELY(o->net.bereft))
         iso_network_await_break(&o->net);
 }
 
@@ -695,14 +745,14 @@ static bool is_done(const struct ofi_queue *q, uint64_t asked, uint64_t moved)
 
 void iso_ofi_wait(struct ofi *o, struct ofi_queue *q, uint64_t asked, uint64_t moved, const char *what)
 {
-    if (!o->net.lost && is_done(q, asked, moved))
+    if (!iso_network_has_lost(&o->net, q->pe) && is_done(q, asked, moved))
         return;
     struct wait wait = ISO_WAIT(what, q->pe, NULL, asked > q->asks.done ? asked : moved);
     iso_ofi_poll(o);
-    while (!o->net.lost && !is_done(q, asked, moved))
+    while (!iso_network_has_lost(&o->net, q->pe) && !is_done(q, asked, moved))
         pause_and_poll(o, &wait, asked > q->asks.done ? q->asks.done : q->moves.done);
     iso_network_end_wait(&o->net, &wait);
-    if (ISO_UNLIKELY(o->net.lost))
+    if (ISO_UNLIKELY(o->net.bereft))
         iso_network_await_break(&o->net);
 }
 

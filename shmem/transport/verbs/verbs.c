@@ -229,7 +229,13 @@ ISO_COLD static struct network_queue *fail_connect(struct verbs *v, int pe, cons
 
 static const char *layer_of(bool ethernet) { return ethernet ? "Ethernet" : "InfiniBand"; }
 
-/* Of struct network_port. */
+/* This one and the next are of struct network_port. */
+static struct network_queue *verbs_nowhere(int pe)
+{
+    ISO->verbs->nowhere.pe = pe;
+    return &ISO->verbs->nowhere.link;
+}
+
 static struct network_queue *make_connection(int pe, int group)
 {
     struct verbs *v = ISO->verbs;
@@ -242,6 +248,8 @@ static struct network_queue *make_connection(int pe, int group)
     describe_nic(v, q, psn, &mine);
     struct verbs_hello other = mine;
     rc = iso_network_ask(&v->net, pe, &other, sizeof other);
+    if (iso_network_has_lost(&v->net, pe))
+        return NULL;
     if (rc == 0 && other.error == -EPROTO && other.port != 0)
         iso_network_lose(&v->net, -1, "pe %d (host %s) uses %s port %d, which is %s, and pe %d (host %s) uses %.32s "
                          "port %d, which is %s: they cannot talk to each other; set SHMEM_NIC so that all PEs use "
@@ -457,6 +465,8 @@ static void verbs_complete(void)
 const struct network_port iso_verbs_port = {
     .name = "verbs",
     .drop = iso_verbs_drop_all,
+    .drop_pe = iso_verbs_drop_pe,
+    .nowhere = verbs_nowhere,
     .connect = make_connection,
     .fence = iso_verbs_fence,
     .begin_quiet = iso_verbs_begin_quiet,
@@ -513,7 +523,6 @@ static int open_verbs(void)
     ISO->verbs = v;
     v->net.device_direct = v->net.pins = true;
     v->peers = (struct verbs_peer *)calloc((size_t)ISO->n_pes, sizeof *v->peers);
-    v->net.nowhere = &v->nowhere.link;
     int rc = iso_network_open(&v->net, &iso_verbs_port);
     if (rc == 0)
         rc = v->peers != NULL ? iso_verbs_reach_start(v) : -ENOMEM;
@@ -554,7 +563,8 @@ static int start(void)
 static void verbs_destroy(struct verbs *v)
 {
     for (uint32_t i = 0; i < v->n_queues; i++) {
-        v->lib.destroy_qp(v->queues[i]->qp);
+        if (v->queues[i]->qp != &v->no_qp)
+            v->lib.destroy_qp(v->queues[i]->qp);
         free(v->queues[i]);
     }
     free(v->queues);

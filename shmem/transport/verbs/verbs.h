@@ -130,6 +130,7 @@ struct verbs_queue {
     uint64_t watched; /* done, when last looked at */
     unsigned stuck;   /* consecutive looks without progress, with requests under way */
     unsigned n_batch;
+    unsigned in_flight; /* completions to come, as in struct verbs */
     struct verbs_queue *next_batched;
     struct ibv_send_wr batch[VERBS_BATCH];
     struct ibv_sge sges[VERBS_BATCH];
@@ -196,7 +197,8 @@ struct verbs {
 
     struct verbs_reach reach;
 
-    struct verbs_queue nowhere; /* while lost: to peers without a connection */
+    struct verbs_queue nowhere; /* to a peer that is lost and has no connection */
+    struct ibv_qp no_qp;        /* of the queues of PEs that are gone */
     bool armed;                 /* an event will come for the next message */
     bool armed_sent;            /* and for the next completion */
     struct verbs_counts counts;
@@ -274,6 +276,7 @@ ISO_COLD void iso_verbs_fail_request(struct verbs *v, const struct verbs_queue *
                                      const char *why);
 /* The job is broken and errors return: all that the queues have under way is over, without effect. */
 void iso_verbs_drop_all(void);
+void iso_verbs_drop_pe(int pe); /* of struct network_port */
 ISO_INLINE void iso_verbs_lock(struct verbs *v) { iso_network_lock(&v->net); }
 ISO_INLINE void iso_verbs_unlock(struct verbs *v) { iso_network_unlock(&v->net); }
 

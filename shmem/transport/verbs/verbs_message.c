@@ -88,7 +88,7 @@ void iso_verbs_send_later(struct verbs *v, struct verbs_queue *q, struct verbs_m
 static uint64_t take_stage(struct verbs *v, int pe, uint64_t remote, uint32_t *rkey)
 {
     struct wait wait = ISO_WAIT("the stage of device memory", pe, NULL, 1);
-    while (v->peers[pe].staging && !v->net.lost)
+    while (v->peers[pe].staging && !iso_network_has_lost(&v->net, pe))
         iso_network_pause(&v->net, &wait, 0);
     iso_wait_end(&wait);
     v->peers[pe].staging = true;

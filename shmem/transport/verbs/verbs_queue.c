@@ -40,7 +40,8 @@ static void drop_requests(struct verbs *v, struct verbs_queue *q)
     q->n_batch = 0;
     q->answered = q->asked_posted = q->asked;
     q->late_done = q->late_made;
-    v->in_flight = 0;
+    v->in_flight -= q->in_flight;
+    q->in_flight = 0;
 }
 
 /* Queue pairs go to the error state, so that the device leaves memory alone. */
@@ -50,14 +51,29 @@ void iso_verbs_drop_all(void)
     struct ibv_qp_attr attr;
     memset(&attr, 0, sizeof attr);
     attr.qp_state = IBV_QPS_ERR;
-    v->net.lost = true; /* not yet where a wait has ended because the job was broken elsewhere */
+    v->net.lost = v->net.bereft = true; /* not yet where a wait has ended because the job was broken elsewhere */
     for (uint32_t i = 0; i < v->n_queues; i++) {
         struct verbs_queue *q = v->queues[i];
-        (void)v->lib.modify_qp(q->qp, &attr, IBV_QP_STATE);
+        if (q->qp != &v->no_qp)
+            (void)v->lib.modify_qp(q->qp, &attr, IBV_QP_STATE);
         drop_requests(v, q);
         q->on_batched = false;
     }
     v->batched = v->late = NULL;
+}
+
+/* Without its queue pairs the device leaves memory alone. Completions that have come already are passed over. */
+void iso_verbs_drop_pe(int pe)
+{
+    struct verbs *v = ISO->verbs;
+    for (uint32_t i = 0; i < v->n_queues; i++) {
+        struct verbs_queue *q = v->queues[i];
+        if (q->pe != pe || q->qp == &v->no_qp)
+            continue;
+        v->lib.destroy_qp(q->qp);
+        q->qp = &v->no_qp;
+        drop_requests(v, q);
+    }
 }
 
 static const char *cause_of(enum ibv_wc_status status)
@@ -119,7 +135,7 @@ struct ibv_send_wr *iso_verbs_add(struct verbs *v, struct verbs_queue *q, const 
     if (i > 0)
         wr[-1].next = wr;
     else
-        v->in_flight++; /* the batch's; counted now, since all batches may be posted at once */
+        v->in_flight++, q->in_flight++; /* the batch's; counted now, since all batches may be posted at once */
     if (!q->on_batched) {
         q->on_batched = true;
         q->next_batched = v->batched;
@@ -154,7 +170,7 @@ void iso_verbs_post(struct verbs *v, struct verbs_queue *q)
     char ends[VERBS_ENDS_BYTES];
     if (q->n_batch == 0)
         return;
-    if (ISO_UNLIKELY(v->net.lost)) {
+    if (iso_network_has_lost(&v->net, q->pe)) {
         drop_requests(v, q);
         return;
     }
@@ -196,7 +212,10 @@ static void complete_work(struct verbs *v, const struct ibv_wc *wc)
     struct verbs_queue *q = v->queues[wc->wr_id >> VERBS_ID_BITS];
     uint64_t made = wc->wr_id & VERBS_ID_MASK;
     char why[192];
+    if (iso_network_has_lost(&v->net, q->pe)) /* nothing is under way to it */
+        return;
     v->in_flight--;
+    q->in_flight--;
     v->counts.completions++;
     if (ISO_UNLIKELY(wc->status != IBV_WC_SUCCESS) && !iso_network_ended(&v->net)) {
         snprintf(why, sizeof why, "%s (status %d): %s", v->lib.wc_status_str(wc->status), (int)wc->status,
@@ -226,7 +245,7 @@ static int reap_some(struct verbs *v)
     if (ISO_UNLIKELY(n < 0))
         iso_network_lose(&v->net, -1, "reading the completions of %s port %d on host %s failed (%d): the device has an "
                          "error", v->port.device, v->port.number, ISO->host, n);
-    for (int i = 0; i < n && !v->net.lost; i++)
+    for (int i = 0; i < n; i++)
         complete_work(v, &wc[i]);
     return v->net.lost ? 0 : n;
 }
@@ -398,13 +417,22 @@ static bool verbs_is_from_peer(const struct verbs *v, const struct verbs_message
     return q != NULL && q->qp->qp_num == wc->qp_num && m->type >= VERBS_AMO && m->type <= VERBS_ANSWER;
 }
 
+/* It came by a queue pair that is not there any more. */
+static bool is_of_gone(const struct verbs *v, const struct ibv_wc *wc)
+{
+    for (uint32_t i = 0; i < v->n_queues; i++)
+        if (v->queues[i]->qp->qp_num == wc->qp_num)
+            return false;
+    return v->net.bereft;
+}
+
 /* All messages of a completion have one sender. Returns the queue with an answer to post, or NULL. */
 static struct verbs_queue *read_one(struct verbs *v, const struct ibv_wc *wc)
 {
     struct verbs_message m;
     struct verbs_queue *q = NULL;
     if (wc->status != IBV_WC_SUCCESS) {
-        if (iso_network_ended(&v->net))
+        if (iso_network_ended(&v->net) || is_of_gone(v, wc))
             return NULL;
         iso_network_lose(&v->net, -1, "receiving a message by %s port %d on host %s failed: %s (status %d)",
                          v->port.device, v->port.number, ISO->host, v->lib.wc_status_str(wc->status),
@@ -415,6 +443,8 @@ static struct verbs_queue *read_one(struct verbs *v, const struct ibv_wc *wc)
     for (; at < end; at += sizeof m) {
         memcpy(&m, at, sizeof m);
         if (wc->byte_len % sizeof m != 0 || !verbs_is_from_peer(v, &m, wc)) {
+            if (is_of_gone(v, wc))
+                return NULL;
             iso_network_lose(&v->net, -1, "a message of %u bytes by queue pair %u of pe %d (host %s) has an unknown "
                              "form", wc->byte_len, wc->qp_num, ISO->my_pe, ISO->host);
             return NULL;
@@ -499,7 +529,8 @@ bool iso_verbs_poll(struct verbs *v)
 
 static void verbs_pause_and_poll(struct verbs *v, struct wait *wait, uint64_t seen)
 {
-    if (!iso_network_pause(&v->net, wait, seen))
+    (void)iso_network_pause(&v->net, wait, seen);
+    if (v->net.lost)
         return;
     v->net.polls++;
     wait->worked |= iso_verbs_poll(v);
@@ -521,11 +552,11 @@ void iso_verbs_make_room(struct verbs *v, struct verbs_queue *q, unsigned reques
     iso_verbs_poll(v);
     while (!can_add(v, q, requests, slots)) {
         verbs_pause_and_poll(v, &wait, q->done);
-        if (v->net.lost)
+        if (iso_network_has_lost(&v->net, q->pe))
             iso_verbs_post_all(v);
     }
     iso_network_end_wait(&v->net, &wait);
-    if (ISO_UNLIKELY(v->net.lost))
+    if (ISO_UNLIKELY(v->net.bereft))
         iso_network_await_break(&v->net);
 }
 
@@ -536,17 +567,17 @@ static bool verbs_is_done(const struct verbs_queue *q, uint64_t made, uint64_t a
 
 void iso_verbs_wait(struct verbs *v, struct verbs_queue *q, uint64_t made, uint64_t asked, const char *what)
 {
-    if (verbs_is_done(q, made, asked) && ISO_LIKELY(!v->net.lost))
+    if (verbs_is_done(q, made, asked) && !iso_network_has_lost(&v->net, q->pe))
         return;
     struct wait wait = ISO_WAIT(what, q->pe, NULL, made > q->done ? made : asked);
     iso_verbs_post(v, q);
     iso_verbs_poll(v);
     while (!verbs_is_done(q, made, asked)) {
         verbs_pause_and_poll(v, &wait, made > q->done ? q->done : q->answered);
-        if (v->net.lost)
+        if (iso_network_has_lost(&v->net, q->pe))
             drop_requests(v, q);
     }
     iso_network_end_wait(&v->net, &wait);
-    if (ISO_UNLIKELY(v->net.lost))
+    if (ISO_UNLIKELY(v->net.bereft))
         iso_network_await_break(&v->net);
 }
