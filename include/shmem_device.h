@@ -205,7 +205,8 @@ PRIM_FN int shmemd_pe_is_alive(shmemd_t h, int pe)
  *
  * Deaths that the team masks (shmemx_team_mask_deaths). The handle goes on when a PE has died: its status stays 0, and
  * puts, gets, atomics, signals, fences, quiet and waits among the PEs that live work as before. What is sent to a dead
- * PE is lost, and what is fetched from it is undefined, by the ring 0. A wait for a word does not know which PE will
+ * PE is lost, and what is fetched from it is undefined, by the ring 0. By libfabric, bytes of a large get from a PE that
+ * has died meanwhile may still come to its dest after the call. A wait for a word does not know which PE will
  * change it, so it goes on: wait by pe_signal_wait_until, which names the PE, or by wait_until_for, and ask
  * shmemd_pe_is_alive. Collectives of a team with a dead member return nonzero on all members that are in them and from
  * then on; make a team of the PEs of a smaller group before, or work by signals. shmemx_device_abort and shmemx_leave

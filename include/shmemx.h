@@ -189,11 +189,14 @@ int shmemx_team_set_timeout(shmem_team_t team, double seconds);
 /* Has kernels of this PE go on by the team's handles when a PE dies (masks 1), or give up (0, as a team begins): what
  * each call does then stands in shmem_device.h, at shmemd_status; shmemd_pe_is_alive says who is gone. For services
  * whose kernels run for long. Calls of the host and on streams see a broken job as ever: they return errors, so the
- * kernel runs already when the PE dies, or is launched by the vendor's own call. For PEs of one node.
+ * kernel runs already when the PE dies, or is launched by the vendor's own call. Members may be on several nodes: the
+ * network of this PE goes on towards the PEs that live, from the first such call on until shmemx_leave. A PE of another
+ * node of which no team masks deaths may end its network when the job breaks, and is gone then. An error of the network
+ * that is not one of a single peer ends all kernels.
  *
  * Not collective; members may differ. Any thread; holds for handles that there are and for later ones. Needs
  * SHMEMX_ERRORS_RETURN. Returns 0, or nonzero after a sentence: team is not a team of this PE, masks is neither 0 nor
- * 1; for masks 1 also: the error mode is SHMEMX_ERRORS_ABORT, or a member is on another node. */
+ * 1; for masks 1 also: the error mode is SHMEMX_ERRORS_ABORT. */
 int shmemx_team_mask_deaths(shmem_team_t team, int masks);
 
 /* Breaks a team, and leaves the job and all other teams as they are: a call of the team has lasted too long, or its

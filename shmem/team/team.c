@@ -416,15 +416,6 @@ int pshmemx_team_set_timeout(shmem_team_t handle, double seconds)
     return 0;
 }
 
-/* The network to other nodes ends with the first death, so a member there could not be reached afterwards. */
-static int other_node(const struct team *team)
-{
-    for (int i = 0; i < team->n_pes; i++)
-        if (!ISO->peers[team->world_of[i]].local)
-            return team->world_of[i];
-    return -1;
-}
-
 SHMEM_API(shmemx_team_mask_deaths, pshmemx_team_mask_deaths);
 int pshmemx_team_mask_deaths(shmem_team_t handle, int masks)
 {
@@ -438,9 +429,8 @@ int pshmemx_team_mask_deaths(shmem_team_t handle, int masks)
     if (masks == 1 && ISO->errors != SHMEMX_ERRORS_RETURN)
         return iso_refuse(__func__, "the error mode of this PE is SHMEMX_ERRORS_ABORT, in which a death ends the job; "
                                     "call shmemx_set_error_mode(SHMEMX_ERRORS_RETURN) before") != 0;
-    if (masks == 1 && other_node(team) >= 0)
-        return iso_refuse(__func__, "pe %d of the team is on another node, and the network to it ends with the first "
-                                    "death; make a team of the PEs of one node", other_node(team)) != 0;
+    if (masks == 1)
+        iso_job_mask(true);
     __atomic_store_n(&team->masks_deaths, masks == 1, __ATOMIC_RELAXED);
     if (ISO->above.tell_kernels != NULL)
         ISO->above.tell_kernels(team);

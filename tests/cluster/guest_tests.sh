@@ -129,6 +129,10 @@ export SHMEM_DEVICE_RDMA=staged
 right "device memory staged" 60 "$LAUNCH" 1 "$build/bin/verbs_methods" staged
 ! full || device 1 litmus matrix_rma
 unset SHMEM_DEVICE_RDMA
+for shape in "3 3" "4 2 9000"; do
+    # shellcheck disable=SC2086
+    SHMEM_TRANSPORT=verbs right "kernels that outlive PEs, $shape" 90 "$NODE" a "$build/bin/outlives" $shape
+done
 right "calls to the device, counted" 60 "$LAUNCH" 1 "$build/bin/counts"
 right "small puts that join, counted" 60 "$LAUNCH" 1 "$build/bin/joins"
 right "pages that are given back while a peer asks for their key" 60 "$LAUNCH" 1 "$build/bin/verbs_punch" /run/verbs_punch

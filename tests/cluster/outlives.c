@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernels that outlive PEs: `outlives PES` forks a job in which one PE after the other is killed, until two are left.
- * The kernels of the others go on (shmemx_team_mask_deaths): all to all, with a signal behind the data, and each word is
- * looked at. A round does without the PEs that shmemd_pe_is_alive says are dead. Then, with a dead member: a collective
- * returns nonzero and nothing else ends by that; a handle of a team that does not mask deaths has given up; a kernel
- * that waits for no PE in particular waits until shmemx_leave. The parent and the kernels share host memory, which
- * needs the CPU device. */
+/* Kernels that outlive PEs: `outlives PES [NODES [WORDS]]` forks a job on so many nodes, all of this host, in which
+ * one PE after the other is killed, or two at once, until two are left. The kernels of the others go on
+ * (shmemx_team_mask_deaths): all to all, with a signal behind the data, and each of the WORDS is looked at. With 0
+ * nothing is sent, and all hear of a death all the same. A round does without the PEs that shmemd_pe_is_alive says are
+ * dead. Then, with a dead member: a collective returns nonzero and nothing else ends by that; a handle of a team that
+ * does not mask deaths has given up; a kernel that waits for no PE in particular waits until shmemx_leave. The parent
+ * and the kernels share host memory, which needs the CPU device. */
 #include <shmem.h>
 #include <shmem_device.h>
 #include <shmemx.h>
@@ -18,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST = 8, WORDS = 700, THREADS = 96, ROUNDS = 40, SKIP = 77 };
+enum { MOST = 8, THREADS = 96, ROUNDS = 40, SKIP = 77 };
 #define LIMIT_S 60
 #define NOTICE_S 3 /* from a death until all survivors' kernels know */
 
@@ -56,8 +57,9 @@ static void expect_0(long long seen, const char *what) { expect(seen == 0, what,
 
 struct serve_args {
     shmemd_t h;
-    uint64_t *data;   /* symmetric: [2 banks][n][WORDS], by sender; a round's bank is its parity */
-    uint64_t *source; /* [WORDS] */
+    uint64_t *data;   /* symmetric: [2 banks][n][words], by sender; a round's bank is its parity */
+    uint64_t *source; /* [words] */
+    uint64_t words;
     uint64_t *signal; /* symmetric: [n], by sender: the round */
     uint64_t *counter; /* symmetric */
     uint64_t *round, *dead, *last, *wrong; /* host memory; wrong: a number for what was wrong first */
@@ -75,27 +77,30 @@ SHMEMD_FN void serve_round(struct serve_args a, uint64_t round, int *lives)
 {
     const int n = shmemd_n_pes(a.h), me = shmemd_my_pe(a.h);
     const unsigned rank = shmemd_thread_index(), size = shmemd_block_size();
-    uint64_t *bank = a.data + (round & 1) * (uint64_t)n * WORDS;
+    const uint64_t words = a.words;
+    uint64_t *bank = a.data + (round & 1) * (uint64_t)n * words;
     if (rank == 0)
         for (int pe = 0; pe < n; pe++)
             lives[pe] = shmemd_pe_is_alive(a.h, pe);
-    for (unsigned i = rank; i < WORDS; i += size)
+    for (unsigned i = rank; i < words; i += size)
         a.source[i] = round * 1000000 + (uint64_t)me * 10000 + i;
     shmemd_group_sync(shmemd_block());
     for (int pe = 0; pe < n; pe++)
-        if (pe != me && lives[pe])
-            shmemd_uint64_put_signal_block(a.h, bank + me * WORDS, a.source, WORDS, a.signal + me, round,
+        if (pe != me && lives[pe] && words != 0)
+            shmemd_uint64_put_signal_block(a.h, bank + (uint64_t)me * words, a.source, words, a.signal + me, round,
                                            SHMEM_SIGNAL_SET, pe);
+    if (words == 0) /* all have time to hear of a death */
+        (void)shmemd_uint64_wait_until_for_block(a.h, a.counter, SHMEM_CMP_EQ, ~(uint64_t)0, 1000000);
     for (int pe = 0; pe < n; pe++) {
-        if (pe == me || !lives[pe])
+        if (pe == me || !lives[pe] || words == 0)
             continue;
         if (shmemd_pe_signal_wait_until_block(a.h, a.signal + pe, SHMEM_CMP_GE, round, pe) != 0) {
             if (rank == 0 && shmemd_pe_is_alive(a.h, pe) != 0)
                 say(a.wrong, 1);
             continue;
         }
-        for (unsigned i = rank; i < WORDS; i += size)
-            if (bank[pe * WORDS + (int)i] != round * 1000000 + (uint64_t)pe * 10000 + i)
+        for (unsigned i = rank; i < words; i += size)
+            if (bank[(uint64_t)pe * words + i] != round * 1000000 + (uint64_t)pe * 10000 + i)
                 say(a.wrong, 2);
     }
     shmemd_group_sync(shmemd_block());
@@ -177,8 +182,9 @@ SHMEMD_KERNEL(wait_on, struct plain_args, a)
 
 /* ---- a PE ---- */
 
-static bool start(int rank, int n)
+static bool start(int rank, int n, int nodes)
 {
+    char node[16];
     shmemx_init_attr_t attr = SHMEMX_INIT_ATTR;
     if (rank == 0) {
         expect_0(shmemx_get_uniqueid(&shared->id), "shmemx_get_uniqueid");
@@ -186,6 +192,9 @@ static bool start(int rank, int n)
     }
     while (look(&shared->has_id) == 0)
         nap();
+    snprintf(node, sizeof node, "n%d", rank * nodes / n);
+    if (nodes > 1)
+        setenv("SHMEM_NODE", node, 1);
     expect_0(shmemx_set_error_mode(SHMEMX_ERRORS_RETURN), "shmemx_set_error_mode");
     attr.rank = rank;
     attr.size = n;
@@ -200,7 +209,7 @@ static void *make(size_t words)
     return object;
 }
 
-static int run_pe(int rank, int n)
+static int run_pe(int rank, int n, int nodes, size_t words)
 {
     static uint64_t wrong, wrong_plain, wrong_wait;
     char text[128];
@@ -211,7 +220,7 @@ static int run_pe(int rank, int n)
     struct plain_args p;
     memset(&a, 0, sizeof a);
     memset(&p, 0, sizeof p);
-    if (!start(rank, n)) {
+    if (!start(rank, n, nodes)) {
         expect(false, "the job does not start", rank);
         return 1;
     }
@@ -228,9 +237,10 @@ static int run_pe(int rank, int n)
     expect_0(shmemx_device_handle(team, 1, &p.masked), "a later handle");
     expect_0(shmemx_device_handle(SHMEM_TEAM_WORLD, 0, &p.h), "a handle that masks nothing");
     expect_0(shmemx_stream_create(&stream) | shmemx_stream_create(&other), "shmemx_stream_create");
-    a.data = (uint64_t *)make(2 * (size_t)n * WORDS);
-    a.source = (uint64_t *)make(WORDS);
+    a.data = (uint64_t *)make(2 * (size_t)n * words + 1);
+    a.source = (uint64_t *)make(words + 1);
     a.signal = (uint64_t *)make((size_t)n);
+    a.words = words;
     a.counter = (uint64_t *)make(1);
     p.word = (uint64_t *)make(1);
     a.round = &shared->round[rank];
@@ -302,6 +312,8 @@ static void kill_most(int n)
         waitpid(pids[victim], NULL, 0);
         pids[victim] = -1;
         tell(&shared->done[victim], 1);
+        if (dead + 3 <= (uint64_t)n && rand() % 2 == 0)
+            continue;
         if (!await(n, shared->dead, dead, NOTICE_S, "a death is not noticed by PE") ||
             !await(n, shared->round, largest_round(n) + ROUNDS, LIMIT_S, "rounds after a death, of PE"))
             return;
@@ -312,10 +324,11 @@ static void kill_most(int n)
 
 int main(int argc, char **argv)
 {
-    int n = argc > 1 ? atoi(argv[1]) : 3, skipped = 0;
+    int n = argc > 1 ? atoi(argv[1]) : 3, nodes = argc > 2 ? atoi(argv[2]) : 1, skipped = 0;
+    size_t words = argc > 3 ? (size_t)atoi(argv[3]) : 700;
     unsigned seed = getenv("ISO_FAULT_SEED") != NULL ? (unsigned)atoi(getenv("ISO_FAULT_SEED")) : (unsigned)getpid();
-    if (n < 3 || n > MOST) {
-        fprintf(stderr, "usage: outlives PES, 3..%d\n", MOST);
+    if (n < 3 || n > MOST || nodes < 1 || nodes > n) {
+        fprintf(stderr, "usage: outlives PES [NODES [WORDS]], 3..%d, 1..PES\n", MOST);
         return 2;
     }
     shared = (struct shared *)mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -326,7 +339,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < n; i++)
         if ((pids[i] = fork()) == 0) {
             self = i;
-            _exit(run_pe(i, n));
+            _exit(run_pe(i, n, nodes, words));
         }
     kill_most(n);
     for (int i = 0, status; i < n; i++) {
