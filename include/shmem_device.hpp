@@ -209,6 +209,11 @@ template <class T> struct same {
         "shmem_types.h, or is const; use the forms for bytes (shmemd_putmem and so on), or specialise shmemd::type"); \
     static_assert(sizeof(T) == sizeof(A) || is_known == 0, "shmemd::type gives a type of another size")
 
+#define SHMEMD_NEEDS_ONE(T)                                                                                            \
+    SHMEMD_NEEDS_MOVES(T);                                                                                             \
+    static_assert(alignof(A) == sizeof(A), "p and g: by one access, of types of 1, 2, 4 and 8 bytes that are aligned " \
+                                           "to their size; complex numbers and values with a location go by put and get")
+
 template <class A, class T> PRIM_FN A bits_as(T value)
 {
     A bits;
@@ -220,13 +225,13 @@ template <class A, class T> PRIM_FN A bits_as(T value)
 
 template <class T> PRIM_FN void p(shmemd_t h, T *dest, typename same<T>::as value, int pe)
 {
-    SHMEMD_NEEDS_MOVES(T);
+    SHMEMD_NEEDS_ONE(T);
     SHMEMD_CHECK_PE;
     isod_p(h, dest, &value, sizeof(A), pe);
 }
 template <class T> PRIM_FN T g(shmemd_t h, const T *source, int pe)
 {
-    SHMEMD_NEEDS_MOVES(T);
+    SHMEMD_NEEDS_ONE(T);
     A bits;
     SHMEMD_CHECK_PE;
     isod_g(h, &bits, source, sizeof(A), pe);

@@ -14,11 +14,14 @@ template <class G> SHMEMD_FN void put_by(shmemd_t h, G group, float *dest)
 SHMEMD_GLOBAL void takes_one(shmemd_t h) { put_by(h, shmemd::block(), (float *)nullptr); }
 
 SHMEMD_GLOBAL void refused(shmemd_t h, token *tokens, float *floats, const long *constants, long *longs, char *chars,
-                           shmemd_half_t *halves, shmemd_complexf_t *complex, bool *bools, int *ints);
+                           shmemd_half_t *halves, shmemd_complexf_t *complex, bool *bools, int *ints,
+                           shmemd_double2_loc_t *located);
 SHMEMD_GLOBAL void refused(shmemd_t h, token *tokens, float *floats, const long *constants, long *longs, char *chars,
-                           shmemd_half_t *halves, shmemd_complexf_t *complex, bool *bools, int *ints)
+                           shmemd_half_t *halves, shmemd_complexf_t *complex, bool *bools, int *ints,
+                           shmemd_double2_loc_t *located)
 {
     (void)tokens, (void)constants, (void)longs, (void)chars, (void)halves, (void)complex, (void)bools, (void)ints;
+    (void)located;
     shmemd::put(h, floats, floats + 8, 8, 0);
 #if CASE == 1 // is no type of shmem_types.h
     shmemd::put(h, tokens, tokens + 1, 1, 0);
@@ -65,12 +68,18 @@ SHMEMD_GLOBAL void refused(shmemd_t h, token *tokens, float *floats, const long 
 #if CASE == 15 // not of this type
     shmemd::atomic_swap(h, chars, 1, 0);
 #endif
+#if CASE == 16 // complex numbers and values with a location go by put and get
+    shmemd::p(h, complex, *complex, 0);
+#endif
+#if CASE == 17 // complex numbers and values with a location go by put and get
+    *located = shmemd::g(h, located, 0);
+#endif
 }
 
 inline int launches(shmemd_t h)
 {
     int rc = shmemd::launch(takes_one, 1, 64, 0, NULL, h);
-#if CASE == 16 // takes another number of arguments
+#if CASE == 18 // takes another number of arguments
     rc += shmemd::launch(takes_one, 1, 64, 0, NULL, h, 5);
 #endif
     return rc;
