@@ -5,8 +5,8 @@
  *
  * Handles. Every call takes a shmemd_t by value. The host makes it by shmemx_device_handle and passes it in the
  * kernel's arguments. PE numbers count in the handle's team, 0 .. shmemd_n_pes(h) - 1. On the CPU device another number
- * ends the job with a sentence, unless the kernel is compiled with SHMEMD_NO_CHECKS. On GPUs it is not checked, and the
- * behaviour is undefined. Roots of collectives, and to and from of permute, are checked on all devices.
+ * ends the job with a sentence, and so do null pointers, misaligned words and wrong constants, unless SHMEMD_NO_CHECKS
+ * is defined. On GPUs the behaviour is undefined. Roots, and to and from of permute, are checked on all devices.
  *
  * Addresses. A symmetric address is this PE's own address of memory of shmemx_malloc (device heap), of a registered
  * buffer, or of the host heap and global variables, which the proxy reaches where kernels do not. Local addresses are
@@ -161,8 +161,29 @@ PRIM_FN struct shmemd_slice shmemd_slice_of_block(size_t nelems)
     return slice;
 }
 
-/* First statement of a call that names a PE; __func__ is the name of the call. */
+/* First statements of a call; __func__ is its name. The PE; buffers of so many bytes; both; the word of an atomic, a
+ * signal or a wait; a comparison; a signal; an area of packets; strides. */
 #define SHMEMD_CHECK_PE PRIM_CHECK_PE("pe", pe, h.n_pes)
+#define SHMEMD_CHECK_BUFFERS(bytes)           \
+    PRIM_CHECK_ADDR("dest", dest, bytes, 1u); \
+    PRIM_CHECK_ADDR("source", source, bytes, 1u)
+#define SHMEMD_CHECK_MOVE(bytes) \
+    SHMEMD_CHECK_BUFFERS(bytes); \
+    SHMEMD_CHECK_PE
+#define SHMEMD_CHECK_WORD(at, bytes) PRIM_CHECK_ADDR(#at, at, bytes, bytes)
+#define SHMEMD_CHECK_CMP \
+    PRIM_CHECK_VALUE(__func__, "cmp", cmp, (unsigned)(cmp) - 1u < 6u, "SHMEM_CMP_EQ (1) .. SHMEM_CMP_GE (6)")
+#define SHMEMD_CHECK_SIGNAL                                                    \
+    SHMEMD_CHECK_WORD(sig_addr, 8u);                                           \
+    PRIM_CHECK_VALUE(__func__, "sig_op", sig_op, (unsigned)(sig_op) - 1u < 2u, \
+                     "SHMEM_SIGNAL_SET (1) or SHMEM_SIGNAL_ADD (2)")
+#define SHMEMD_CHECK_AREA(area)               \
+    PRIM_CHECK_ADDR(#area, area, bytes, 16u); \
+    PRIM_CHECK_VALUE(__func__, "epoch", epoch, epoch != 0, "1 or more")
+#define SHMEMD_CHECK_STRIDES(elem_bytes)                             \
+    SHMEMD_CHECK_MOVE(nelems * (elem_bytes));                         \
+    PRIM_CHECK_VALUE(__func__, "dst", dst, (dst) >= 1, "1 or more"); \
+    PRIM_CHECK_VALUE(__func__, "sst", sst, (sst) >= 1, "1 or more")
 
 /* ---- who and where ---- */
 
@@ -246,12 +267,14 @@ PRIM_FN int shmemd_status(shmemd_t h)
 #define SHMEMD_ONE(NAME, TYPE, ...)                                            \
     PRIM_FN void shmemd_##NAME##_p(shmemd_t h, TYPE *dest, TYPE value, int pe) \
     {                                                                          \
+        SHMEMD_CHECK_WORD(dest, sizeof(value));                                \
         SHMEMD_CHECK_PE;                                                       \
         isod_p(h, dest, &value, sizeof(value), pe);                            \
     }                                                                          \
     PRIM_FN TYPE shmemd_##NAME##_g(shmemd_t h, const TYPE *source, int pe)     \
     {                                                                          \
         TYPE value;                                                            \
+        SHMEMD_CHECK_WORD(source, sizeof(value));                              \
         SHMEMD_CHECK_PE;                                                       \
         isod_g(h, &value, source, sizeof(value), pe);                          \
         return value;                                                          \
@@ -263,23 +286,31 @@ SHMEM_DEVICE_TYPES(SHMEMD_ONE, )
  * target after a quiet, and a fence orders it before later operations.
  * get: from symmetric `source` on `pe` to local `dest`, which is complete on return.
  * _nbi: source must not be written, and dest must not be read, before a quiet. nelems 0 does nothing. */
-#define SHMEMD_MOVE(name, T, bytes)                                                                          \
-    SHMEMD_FORMS(void, put##name, (T * dest, const T *source, size_t nelems, int pe), SHMEMD_CHECK_PE;       \
-                 isod_put(h, g, isod_bytes_of(dest, source, nelems * (bytes)), pe);)                         \
-    SHMEMD_FORMS(void, get##name, (T * dest, const T *source, size_t nelems, int pe), SHMEMD_CHECK_PE;       \
-                 isod_get(h, g, isod_bytes_of(dest, source, nelems * (bytes)), pe);)                         \
-    SHMEMD_FORMS(void, put##name##_nbi, (T * dest, const T *source, size_t nelems, int pe), SHMEMD_CHECK_PE; \
-                 isod_put_nbi(h, g, isod_bytes_of(dest, source, nelems * (bytes)), pe);)                     \
-    SHMEMD_FORMS(void, get##name##_nbi, (T * dest, const T *source, size_t nelems, int pe), SHMEMD_CHECK_PE; \
+#define SHMEMD_MOVE(name, T, bytes)                                                         \
+    SHMEMD_FORMS(void, put##name, (T * dest, const T *source, size_t nelems, int pe),       \
+                 SHMEMD_CHECK_MOVE(nelems * (bytes));                                        \
+                 isod_put(h, g, isod_bytes_of(dest, source, nelems * (bytes)), pe);)        \
+    SHMEMD_FORMS(void, get##name, (T * dest, const T *source, size_t nelems, int pe),       \
+                 SHMEMD_CHECK_MOVE(nelems * (bytes));                                        \
+                 isod_get(h, g, isod_bytes_of(dest, source, nelems * (bytes)), pe);)        \
+    SHMEMD_FORMS(void, put##name##_nbi, (T * dest, const T *source, size_t nelems, int pe), \
+                 SHMEMD_CHECK_MOVE(nelems * (bytes));                                        \
+                 isod_put_nbi(h, g, isod_bytes_of(dest, source, nelems * (bytes)), pe);)    \
+    SHMEMD_FORMS(void, get##name##_nbi, (T * dest, const T *source, size_t nelems, int pe), \
+                 SHMEMD_CHECK_MOVE(nelems * (bytes));                                        \
                  isod_get_nbi(h, g, isod_bytes_of(dest, source, nelems * (bytes)), pe);)
-#define SHMEMD_MOVE_TYPE(NAME, TYPE, ...)                                                                         \
-    SHMEMD_FORMS(void, NAME##_put, (TYPE * dest, const TYPE *source, size_t nelems, int pe), SHMEMD_CHECK_PE;     \
-                 isod_put(h, g, isod_bytes_of(dest, source, nelems * sizeof(TYPE)), pe);)                         \
-    SHMEMD_FORMS(void, NAME##_get, (TYPE * dest, const TYPE *source, size_t nelems, int pe), SHMEMD_CHECK_PE;     \
-                 isod_get(h, g, isod_bytes_of(dest, source, nelems * sizeof(TYPE)), pe);)                         \
-    SHMEMD_FORMS(void, NAME##_put_nbi, (TYPE * dest, const TYPE *source, size_t nelems, int pe), SHMEMD_CHECK_PE; \
-                 isod_put_nbi(h, g, isod_bytes_of(dest, source, nelems * sizeof(TYPE)), pe);)                     \
-    SHMEMD_FORMS(void, NAME##_get_nbi, (TYPE * dest, const TYPE *source, size_t nelems, int pe), SHMEMD_CHECK_PE; \
+#define SHMEMD_MOVE_TYPE(NAME, TYPE, ...)                                                        \
+    SHMEMD_FORMS(void, NAME##_put, (TYPE * dest, const TYPE *source, size_t nelems, int pe),     \
+                 SHMEMD_CHECK_MOVE(nelems * sizeof(TYPE));                                       \
+                 isod_put(h, g, isod_bytes_of(dest, source, nelems * sizeof(TYPE)), pe);)        \
+    SHMEMD_FORMS(void, NAME##_get, (TYPE * dest, const TYPE *source, size_t nelems, int pe),     \
+                 SHMEMD_CHECK_MOVE(nelems * sizeof(TYPE));                                       \
+                 isod_get(h, g, isod_bytes_of(dest, source, nelems * sizeof(TYPE)), pe);)        \
+    SHMEMD_FORMS(void, NAME##_put_nbi, (TYPE * dest, const TYPE *source, size_t nelems, int pe), \
+                 SHMEMD_CHECK_MOVE(nelems * sizeof(TYPE));                                       \
+                 isod_put_nbi(h, g, isod_bytes_of(dest, source, nelems * sizeof(TYPE)), pe);)    \
+    SHMEMD_FORMS(void, NAME##_get_nbi, (TYPE * dest, const TYPE *source, size_t nelems, int pe), \
+                 SHMEMD_CHECK_MOVE(nelems * sizeof(TYPE));                                       \
                  isod_get_nbi(h, g, isod_bytes_of(dest, source, nelems * sizeof(TYPE)), pe);)
 #define SHMEMD_MOVE_SIZE(BITS, BYTES, ...) SHMEMD_MOVE(BITS, void, BYTES)
 SHMEM_DEVICE_TYPES(SHMEMD_MOVE_TYPE, )
@@ -291,10 +322,10 @@ SHMEMD_MOVE(mem, void, 1)
 #define SHMEMD_STRIDED(put, get, T, bytes)                                                                    \
     SHMEMD_FORMS(void, put, (T * dest, const T *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe), \
                  const struct isod_strided s = {dest, source, dst, sst, nelems, bytes};                       \
-                 SHMEMD_CHECK_PE; isod_iput(h, g, s, pe);)                                                    \
+                 SHMEMD_CHECK_STRIDES(bytes); isod_iput(h, g, s, pe);)                                        \
     SHMEMD_FORMS(void, get, (T * dest, const T *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe), \
                  const struct isod_strided s = {dest, source, dst, sst, nelems, bytes};                       \
-                 SHMEMD_CHECK_PE; isod_iget(h, g, s, pe);)
+                 SHMEMD_CHECK_STRIDES(bytes); isod_iget(h, g, s, pe);)
 #define SHMEMD_STRIDED_TYPE(NAME, TYPE, ...) SHMEMD_STRIDED(NAME##_iput, NAME##_iget, TYPE, sizeof(TYPE))
 #define SHMEMD_STRIDED_SIZE(BITS, BYTES, ...) SHMEMD_STRIDED(iput##BITS, iget##BITS, void, BYTES)
 SHMEM_DEVICE_TYPES(SHMEMD_STRIDED_TYPE, )
@@ -308,7 +339,8 @@ SHMEM_SIZES(SHMEMD_STRIDED_SIZE, )
 #define SHMEMD_PUT_SIGNAL(name, T, bytes)                                                                             \
     SHMEMD_FORMS(void, name,                                                                                          \
                  (T * dest, const T *source, size_t nelems, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe), \
-                 SHMEMD_CHECK_PE;                                                                                     \
+                 SHMEMD_CHECK_SIGNAL;                                                                                 \
+                 SHMEMD_CHECK_MOVE(nelems * (bytes));                                                                 \
                  isod_put_signal(h, g, isod_bytes_of(dest, source, nelems * (bytes)),                                 \
                                  isod_signal_of(sig_addr, signal, sig_op), pe);)
 #define SHMEMD_PUT_SIGNAL_TYPE(NAME, TYPE, ...)              \
@@ -326,7 +358,7 @@ SHMEMD_PUT_SIGNAL_SIZE(mem, 1, )
  * data. All threads of the group call. Otherwise as put_signal. */
 SHMEMD_FORMS(void, putmem_each_signal,
              (void *dest, const void *source, size_t bytes, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe),
-             SHMEMD_CHECK_PE;
+             SHMEMD_CHECK_SIGNAL; SHMEMD_CHECK_MOVE(bytes);
              isod_put_each_signal(h, g, isod_bytes_of(dest, source, bytes), isod_signal_of(sig_addr, signal, sig_op),
                                   pe);)
 
@@ -334,6 +366,7 @@ SHMEMD_FORMS(void, putmem_each_signal,
  */
 PRIM_FN void shmemd_signal_op(shmemd_t h, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe)
 {
+    SHMEMD_CHECK_SIGNAL;
     SHMEMD_CHECK_PE;
     isod_signal_send(h, isod_signal_of(sig_addr, signal, sig_op), pe);
 }
@@ -342,18 +375,20 @@ PRIM_FN void shmemd_signal_op(shmemd_t h, uint64_t *sig_addr, uint64_t signal, i
 PRIM_FN uint64_t shmemd_signal_fetch(shmemd_t h, const uint64_t *sig_addr)
 {
     (void)h;
+    SHMEMD_CHECK_WORD(sig_addr, 8u);
     return isod_signal_fetch(sig_addr);
 }
 /* Waits until this PE's own word compares, by SHMEM_CMP_, with cmp_value. One thread polls. Returns to all threads of
  * the group the value that satisfied the comparison; all of them may then read data that was put before. A wait that
  * gives up (see Errors) returns the value that it saw last. */
 SHMEMD_FORMS(uint64_t, signal_wait_until, (const uint64_t *sig_addr, int cmp, uint64_t cmp_value),
+             SHMEMD_CHECK_WORD(sig_addr, 8u); SHMEMD_CHECK_CMP;
              return isod_signal_wait(h, g, sig_addr, cmp, cmp_value);)
 
 /* The same for an update that `pe` makes. 0: the word compares. Nonzero: it does not, and that PE has died or left the
  * job, or the handle has given up. */
 SHMEMD_FORMS(int, pe_signal_wait_until, (const uint64_t *sig_addr, int cmp, uint64_t cmp_value, int pe),
-             SHMEMD_CHECK_PE;
+             SHMEMD_CHECK_WORD(sig_addr, 8u); SHMEMD_CHECK_CMP; SHMEMD_CHECK_PE;
              return isod_signal_wait_of(h, g, ISOD_UNTIL(uint64_t, sig_addr, cmp, cmp_value), pe);)
 
 /* ---- packets (LL): data that carries its own flag; the fastest way for up to some KiB ----
@@ -364,11 +399,13 @@ SHMEMD_FORMS(int, pe_signal_wait_until, (const uint64_t *sig_addr, int cmp, uint
  * instance by two areas in turn, where each PE waits for the other in each epoch.
  *
  * put_packet: source may be written again when it returns; the group has synchronised. */
-SHMEMD_FORMS(void, put_packet, (void *dest, const void *source, size_t bytes, uint32_t epoch, int pe), SHMEMD_CHECK_PE;
+SHMEMD_FORMS(void, put_packet, (void *dest, const void *source, size_t bytes, uint32_t epoch, int pe),
+             SHMEMD_CHECK_AREA(dest); PRIM_CHECK_ADDR("source", source, bytes, 1u); SHMEMD_CHECK_PE;
              isod_put_packet(h, g, dest, isod_packet_of(source, bytes, epoch), pe); prim_sync_settled(g);)
 /* When it returns 0, dest is complete and readable by the whole group. Nonzero: it has given up, and dest is undefined.
  */
 SHMEMD_FORMS(int, get_packet, (void *dest, const void *source, size_t bytes, uint32_t epoch),
+             SHMEMD_CHECK_AREA(source); PRIM_CHECK_ADDR("dest", dest, bytes, 1u);
              return isod_get_packet(h, g, dest, isod_packet_of(source, bytes, epoch));)
 
 /* ---- atomics (section 9.7): by the calling thread, on one symmetric element on `pe`, aligned ----
@@ -380,17 +417,20 @@ SHMEMD_FORMS(int, get_packet, (void *dest, const void *source, size_t bytes, uin
     PRIM_FN TYPE shmemd_##NAME##_atomic_fetch(shmemd_t h, const TYPE *source, int pe)                                 \
     {                                                                                                                 \
         TYPE old;                                                                                                     \
+        SHMEMD_CHECK_WORD(source, sizeof(TYPE));                                                                      \
         SHMEMD_CHECK_PE;                                                                                              \
         isod_unbits(&old, isod_amo(h, isod_op_fetch(ISOD_AMO_FETCH, 0, sizeof(old)), source, pe), sizeof(old));       \
         return old;                                                                                                   \
     }                                                                                                                 \
     PRIM_FN void shmemd_##NAME##_atomic_set(shmemd_t h, TYPE *dest, TYPE value, int pe)                               \
     {                                                                                                                 \
+        SHMEMD_CHECK_WORD(dest, sizeof(TYPE));                                                                        \
         SHMEMD_CHECK_PE;                                                                                              \
         (void)isod_amo(h, isod_op_post(ISOD_AMO_SET, isod_bits(&value, sizeof(value)), sizeof(value)), dest, pe);     \
     }                                                                                                                 \
     PRIM_FN TYPE shmemd_##NAME##_atomic_swap(shmemd_t h, TYPE *dest, TYPE value, int pe)                              \
     {                                                                                                                 \
+        SHMEMD_CHECK_WORD(dest, sizeof(TYPE));                                                                        \
         SHMEMD_CHECK_PE;                                                                                              \
         uint64_t bits = isod_bits(&value, sizeof(value));                                                             \
         isod_unbits(&value, isod_amo(h, isod_op_fetch(ISOD_AMO_SWAP, bits, sizeof(value)), dest, pe), sizeof(value)); \
@@ -401,6 +441,7 @@ SHMEM_EXT_TYPES(SHMEMD_AMO_EXT, )
 #define SHMEMD_AMO_STD(NAME, TYPE, ...)                                                                     \
     PRIM_FN TYPE shmemd_##NAME##_atomic_compare_swap(shmemd_t h, TYPE *dest, TYPE cond, TYPE value, int pe) \
     {                                                                                                       \
+        SHMEMD_CHECK_WORD(dest, sizeof(TYPE));                                                              \
         SHMEMD_CHECK_PE;                                                                                    \
         return (TYPE)isod_amo(h, isod_op_compare((uint64_t)cond, (uint64_t)value, sizeof(TYPE)), dest, pe); \
     }                                                                                                       \
@@ -408,23 +449,27 @@ SHMEM_EXT_TYPES(SHMEMD_AMO_EXT, )
     SHMEMD_AMO_OP(NAME, TYPE, atomic_add, ISOD_AMO_ADD)                                                     \
     PRIM_FN TYPE shmemd_##NAME##_atomic_fetch_inc(shmemd_t h, TYPE *dest, int pe)                           \
     {                                                                                                       \
+        SHMEMD_CHECK_WORD(dest, sizeof(TYPE));                                                              \
         SHMEMD_CHECK_PE;                                                                                    \
         return (TYPE)isod_amo(h, isod_op_fetch(ISOD_AMO_ADD, 1, sizeof(TYPE)), dest, pe);                   \
     }                                                                                                       \
     PRIM_FN void shmemd_##NAME##_atomic_inc(shmemd_t h, TYPE *dest, int pe)                                 \
     {                                                                                                       \
+        SHMEMD_CHECK_WORD(dest, sizeof(TYPE));                                                              \
         SHMEMD_CHECK_PE;                                                                                    \
         (void)isod_amo(h, isod_op_post(ISOD_AMO_ADD, 1, sizeof(TYPE)), dest, pe);                           \
     }
 #define SHMEMD_AMO_FETCH_OP(NAME, TYPE, name, op)                                             \
     PRIM_FN TYPE shmemd_##NAME##_##name(shmemd_t h, TYPE *dest, TYPE value, int pe)           \
     {                                                                                         \
+        SHMEMD_CHECK_WORD(dest, sizeof(TYPE));                                                \
         SHMEMD_CHECK_PE;                                                                      \
         return (TYPE)isod_amo(h, isod_op_fetch(op, (uint64_t)value, sizeof(TYPE)), dest, pe); \
     }
 #define SHMEMD_AMO_OP(NAME, TYPE, name, op)                                           \
     PRIM_FN void shmemd_##NAME##_##name(shmemd_t h, TYPE *dest, TYPE value, int pe)   \
     {                                                                                 \
+        SHMEMD_CHECK_WORD(dest, sizeof(TYPE));                                        \
         SHMEMD_CHECK_PE;                                                              \
         (void)isod_amo(h, isod_op_post(op, (uint64_t)value, sizeof(TYPE)), dest, pe); \
     }
@@ -441,17 +486,18 @@ typedef struct {
 typedef struct {
     shmemd_bfloat16_t x, y;
 } __attribute__((aligned(4))) shmemd_bfloat162_t;
-#define SHMEMD_AMO_REAL(NAME, TYPE, REAL)                                                           \
-    PRIM_FN TYPE shmemd_##NAME##_atomic_fetch_add(shmemd_t h, TYPE *dest, TYPE value, int pe)       \
-    {                                                                                               \
-        SHMEMD_CHECK_PE;                                                                            \
-        const struct isod_addend a = {isod_bits(&value, sizeof(value)), sizeof(value), REAL};       \
-        isod_unbits(&value, isod_amo_add(h, a, dest, pe), sizeof(value));                           \
-        return value;                                                                               \
-    }                                                                                               \
-    PRIM_FN void shmemd_##NAME##_atomic_add(shmemd_t h, TYPE *dest, TYPE value, int pe)             \
-    {                                                                                               \
-        (void)shmemd_##NAME##_atomic_fetch_add(h, dest, value, pe);                                 \
+#define SHMEMD_AMO_REAL(NAME, TYPE, REAL)                                                     \
+    PRIM_FN TYPE shmemd_##NAME##_atomic_fetch_add(shmemd_t h, TYPE *dest, TYPE value, int pe) \
+    {                                                                                         \
+        SHMEMD_CHECK_WORD(dest, sizeof(TYPE));                                                \
+        SHMEMD_CHECK_PE;                                                                      \
+        const struct isod_addend a = {isod_bits(&value, sizeof(value)), sizeof(value), REAL}; \
+        isod_unbits(&value, isod_amo_add(h, a, dest, pe), sizeof(value));                     \
+        return value;                                                                         \
+    }                                                                                         \
+    PRIM_FN void shmemd_##NAME##_atomic_add(shmemd_t h, TYPE *dest, TYPE value, int pe)       \
+    {                                                                                         \
+        (void)shmemd_##NAME##_atomic_fetch_add(h, dest, value, pe);                           \
     }
 SHMEMD_AMO_REAL(float, float, ISOD_FLOAT)
 SHMEMD_AMO_REAL(double, double, ISOD_DOUBLE)
@@ -476,15 +522,19 @@ SHMEM_BIT_TYPES(SHMEMD_AMO_BIT, )
  * the calling thread, and after wait_until_wave and _block by all threads of the group.
  * wait_until_for gives up after ns nanoseconds and leaves no report: 1, the word holds; 0, it has not held within that
  * time, or the handle has given up (shmemd_status). The word is looked at once at least, so ns may be 0. */
-#define SHMEMD_WAIT(NAME, TYPE, ...)                                                                   \
-    SHMEMD_FORMS(void, NAME##_wait_until, (const TYPE *ivar, int cmp, TYPE cmp_value),                 \
-                 isod_wait_until(h, g, ISOD_UNTIL(TYPE, ivar, cmp, cmp_value));)                       \
-    SHMEMD_FORMS(int, NAME##_wait_until_for, (const TYPE *ivar, int cmp, TYPE cmp_value, uint64_t ns), \
-                 return isod_wait_until_for(h, g, ISOD_UNTIL(TYPE, ivar, cmp, cmp_value), ns);)        \
-    PRIM_FN int shmemd_##NAME##_test(shmemd_t h, const TYPE *ivar, int cmp, TYPE cmp_value)            \
-    {                                                                                                  \
-        (void)h;                                                                                       \
-        return isod_test(ISOD_UNTIL(TYPE, ivar, cmp, cmp_value));                                      \
+#define SHMEMD_WAIT(NAME, TYPE, ...)                                                                              \
+    SHMEMD_FORMS(void, NAME##_wait_until, (const TYPE *ivar, int cmp, TYPE cmp_value),                            \
+                 SHMEMD_CHECK_WORD(ivar, sizeof(TYPE));                                                           \
+                 SHMEMD_CHECK_CMP; isod_wait_until(h, g, ISOD_UNTIL(TYPE, ivar, cmp, cmp_value));)                \
+    SHMEMD_FORMS(int, NAME##_wait_until_for, (const TYPE *ivar, int cmp, TYPE cmp_value, uint64_t ns),            \
+                 SHMEMD_CHECK_WORD(ivar, sizeof(TYPE));                                                           \
+                 SHMEMD_CHECK_CMP; return isod_wait_until_for(h, g, ISOD_UNTIL(TYPE, ivar, cmp, cmp_value), ns);) \
+    PRIM_FN int shmemd_##NAME##_test(shmemd_t h, const TYPE *ivar, int cmp, TYPE cmp_value)                       \
+    {                                                                                                             \
+        (void)h;                                                                                                  \
+        SHMEMD_CHECK_WORD(ivar, sizeof(TYPE));                                                                    \
+        SHMEMD_CHECK_CMP;                                                                                         \
+        return isod_test(ISOD_UNTIL(TYPE, ivar, cmp, cmp_value));                                                 \
     }
 SHMEM_STD_TYPES(SHMEMD_WAIT, )
 
@@ -492,11 +542,15 @@ SHMEM_STD_TYPES(SHMEMD_WAIT, )
  * with cmp_values[i]. any returns the index that it found. For an empty set, all is satisfied at once, any gives
  * SIZE_MAX, some gives 0. any and some find every element that stays satisfied within finitely many calls. A wait that
  * gives up returns the same as for an empty set. */
+#define SHMEMD_CHECK_SET                                                      \
+    PRIM_CHECK_ADDR("ivars", ivars, nelems * sizeof(*ivars), sizeof(*ivars)); \
+    SHMEMD_CHECK_CMP
 #define SHMEMD_ARRAY(NAME, TYPE, R, op, call)                                                                         \
     PRIM_FN R shmemd_##NAME##_##op(shmemd_t h, const TYPE *ivars, size_t nelems, const int *status, int cmp,          \
                                    TYPE cmp_value)                                                                    \
     {                                                                                                                 \
         const struct isod_set s = {ivars, nelems, status, cmp, ISOD_WORD_OF(TYPE), &cmp_value, false};                \
+        SHMEMD_CHECK_SET;                                                                                             \
         (void)h;                                                                                                      \
         call;                                                                                                         \
     }                                                                                                                 \
@@ -504,6 +558,7 @@ SHMEM_STD_TYPES(SHMEMD_WAIT, )
                                             const TYPE *cmp_values)                                                   \
     {                                                                                                                 \
         const struct isod_set s = {ivars, nelems, status, cmp, ISOD_WORD_OF(TYPE), cmp_values, true};                 \
+        SHMEMD_CHECK_SET;                                                                                             \
         (void)h;                                                                                                      \
         call;                                                                                                         \
     }
@@ -519,6 +574,7 @@ SHMEM_STD_TYPES(SHMEMD_ARRAY_TYPE, )
                                         const int *status, int cmp, TYPE cmp_value)                             \
     {                                                                                                           \
         const struct isod_set s = {ivars, nelems, status, cmp, ISOD_WORD_OF(TYPE), &cmp_value, false};          \
+        SHMEMD_CHECK_SET;                                                                                       \
         (void)h;                                                                                                \
         return call;                                                                                            \
     }                                                                                                           \
@@ -526,6 +582,7 @@ SHMEM_STD_TYPES(SHMEMD_ARRAY_TYPE, )
                                                  const int *status, int cmp, const TYPE *cmp_values)            \
     {                                                                                                           \
         const struct isod_set s = {ivars, nelems, status, cmp, ISOD_WORD_OF(TYPE), cmp_values, true};           \
+        SHMEMD_CHECK_SET;                                                                                       \
         (void)h;                                                                                                \
         return call;                                                                                            \
     }

@@ -209,10 +209,11 @@ template <class T> struct same {
         "shmem_types.h, or is const; use the forms for bytes (shmemd_putmem and so on), or specialise shmemd::type"); \
     static_assert(sizeof(T) == sizeof(A) || is_known == 0, "shmemd::type gives a type of another size")
 
-#define SHMEMD_NEEDS_ONE(T)                                                                                            \
-    SHMEMD_NEEDS_MOVES(T);                                                                                             \
-    static_assert(alignof(A) == sizeof(A), "p and g: by one access, of types of 1, 2, 4 and 8 bytes that are aligned " \
-                                           "to their size; complex numbers and values with a location go by put and get")
+#define SHMEMD_NEEDS_ONE(T)                                                                   \
+    SHMEMD_NEEDS_MOVES(T);                                                                    \
+    static_assert(alignof(A) == sizeof(A),                                                    \
+                  "p and g: by one access, of types of 1, 2, 4 and 8 bytes that are aligned " \
+                  "to their size; complex numbers and values with a location go by put and get")
 
 template <class A, class T> PRIM_FN A bits_as(T value)
 {
@@ -226,6 +227,7 @@ template <class A, class T> PRIM_FN A bits_as(T value)
 template <class T> PRIM_FN void p(shmemd_t h, T *dest, typename same<T>::as value, int pe)
 {
     SHMEMD_NEEDS_ONE(T);
+    SHMEMD_CHECK_WORD(dest, sizeof(A));
     SHMEMD_CHECK_PE;
     isod_p(h, dest, &value, sizeof(A), pe);
 }
@@ -233,6 +235,7 @@ template <class T> PRIM_FN T g(shmemd_t h, const T *source, int pe)
 {
     SHMEMD_NEEDS_ONE(T);
     A bits;
+    SHMEMD_CHECK_WORD(source, sizeof(A));
     SHMEMD_CHECK_PE;
     isod_g(h, &bits, source, sizeof(A), pe);
     return bits_as<T>(bits);
@@ -264,7 +267,7 @@ SHMEMD_BOTH(get_nbi, (SHMEMD_SOURCE, size_t nelems, int pe),
             shmemd_getmem_nbi_group(h, g, dest, source, nelems * sizeof(A), pe);)
 #define SHMEMD_STRIDES                                                         \
     const struct isod_strided s = {dest, source, dst, sst, nelems, sizeof(A)}; \
-    SHMEMD_CHECK_PE;
+    SHMEMD_CHECK_STRIDES(sizeof(A));
 SHMEMD_BOTH(iput, (SHMEMD_SOURCE, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe),
             SHMEMD_STRIDES isod_iput(h, g, s, pe);)
 SHMEMD_BOTH(iget, (SHMEMD_SOURCE, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe),
@@ -637,7 +640,7 @@ SHMEMD_COLL_OF(grid)
     SHMEMD_REDUCE_TYPE_OF(complexd, shmemd_complexd_t, op, )
 #define SHMEMD_REDUCE_OF(op, old, TABLE, ...) SHMEMD_REDUCE_OF_##TABLE(op)
 SHMEM_REDUCE_OPS(SHMEMD_REDUCE_OF, )
-#define SHMEMD_REDUCE_LOC_OF(NAME)                                                \
+#define SHMEMD_REDUCE_LOC_OF(NAME)                                      \
     SHMEMD_REDUCE_TYPE_OF(NAME, shmemd_##NAME##_loc_t, maxloc_reduce, ) \
     SHMEMD_REDUCE_TYPE_OF(NAME, shmemd_##NAME##_loc_t, minloc_reduce, )
 SHMEMD_REDUCE_LOC_OF(float)

@@ -74,24 +74,28 @@ PRIM_FN int shmemd_grid_sync(shmemd_t h) { return isod_grid_sync(h) ? 1 : 0; }
 #define SHMEMD_EXCHANGE(form)                                                                                        \
     PRIM_FN int shmemd_broadcastmem_##form(shmemd_t h, void *dest, const void *source, size_t bytes, int root)       \
     {                                                                                                                \
+        PRIM_CHECK_ADDR("dest", dest, bytes, 1u);                                                                    \
         struct isod_move w = isod_move_of(dest, source, bytes);                                                      \
         w.from = root;                                                                                               \
         return isod_broadcast_##form(h, w);                                                                          \
     }                                                                                                                \
     PRIM_FN int shmemd_fcollectmem_##form(shmemd_t h, void *dest, const void *source, size_t bytes)                  \
     {                                                                                                                \
+        SHMEMD_CHECK_BUFFERS(bytes);                                                                                 \
         struct isod_move w = isod_move_of(dest, source, bytes);                                                      \
         w.dest_stride = bytes;                                                                                       \
         return isod_exchange_##form(h, w, ISOD_CALL_FCOLLECT);                                                       \
     }                                                                                                                \
     PRIM_FN int shmemd_alltoallmem_##form(shmemd_t h, void *dest, const void *source, size_t bytes)                  \
     {                                                                                                                \
+        SHMEMD_CHECK_BUFFERS(bytes);                                                                                 \
         struct isod_move w = isod_move_of(dest, source, bytes);                                                      \
         w.dest_stride = w.source_stride = bytes;                                                                     \
         return isod_exchange_##form(h, w, ISOD_CALL_ALLTOALL);                                                       \
     }                                                                                                                \
     PRIM_FN int shmemd_permutemem_##form(shmemd_t h, void *dest, const void *source, size_t bytes, int to, int from) \
     {                                                                                                                \
+        SHMEMD_CHECK_BUFFERS(bytes);                                                                                 \
         struct isod_move w = isod_move_of(dest, source, bytes);                                                      \
         w.to = to;                                                                                                   \
         w.from = from;                                                                                               \
@@ -188,11 +192,13 @@ typedef char shmemd_long_has_8_bytes[sizeof(long) == 8 && sizeof(size_t) == 8 ? 
 #define SHMEMD_REDUCE_STAMP(NAME, TYPE, OP, form, elem)                                                         \
     PRIM_FN int shmemd_##NAME##_##OP##_##form(shmemd_t h, TYPE *dest, const TYPE *source, size_t nelems)        \
     {                                                                                                           \
+        SHMEMD_CHECK_BUFFERS(nelems * sizeof(TYPE));                                                            \
         struct isod_reduce w = isod_reduce_of(dest, source, nelems * sizeof(TYPE), 0);                          \
         return isod_reduce_##form(h, w, ISOD_ELEM##elem, ISOD_OP_##OP, isod_reduce_pipelined##elem);            \
     }                                                                                                           \
     PRIM_FN int shmemd_##NAME##_##OP##scatter_##form(shmemd_t h, TYPE *dest, const TYPE *source, size_t nelems) \
     {                                                                                                           \
+        SHMEMD_CHECK_BUFFERS(nelems * sizeof(TYPE));                                                            \
         size_t bytes = nelems * sizeof(TYPE);                                                                   \
         struct isod_reduce w = isod_reduce_of(dest, source, bytes, bytes);                                      \
         return isod_reduce_##form(h, w, ISOD_ELEM##elem, ISOD_OP_##OP, isod_reduce_pipelined##elem);            \

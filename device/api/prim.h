@@ -282,10 +282,16 @@ PRIM_FN bool prim_call_begin(void) { return true; }
 PRIM_FN int prim_call_end(int rc) { return rc; }
 #endif
 
-/* A PE number of the program's, first in the call that got it (__func__): outside of 0 .. n_pes - 1 it ends the process
- * with a sentence, where the target checks; `arg` is the argument's name. Elsewhere the arguments are not evaluated. */
+/* Arguments of the program's, first in the call that got them: where the target checks, a wrong one ends the process
+ * with a sentence. Elsewhere the arguments of these macros are not evaluated. `arg` is the argument's name.
+ *
+ * PRIM_CHECK_PE(arg, pe, n_pes)                          0 .. n_pes - 1; the call is __func__
+ * PRIM_CHECK_ADDR(arg, addr, bytes, alignment)           not NULL where bytes is not 0, and aligned; likewise
+ * PRIM_CHECK_VALUE(call, arg, value, holds, allowed)     an integer for which `holds`; `allowed` says which do */
 #ifndef PRIM_CHECK_PE
 #define PRIM_CHECK_PE(arg, pe, n_pes) ((void)0)
+#define PRIM_CHECK_ADDR(arg, addr, bytes, alignment) ((void)0)
+#define PRIM_CHECK_VALUE(call, arg, value, holds, allowed) ((void)0)
 #endif
 
 /* Loops of the program's own. A thread that has looked at a word for the program, without waiting, says what it saw;

@@ -67,9 +67,13 @@ PRIM_CPU_RUNTIME bool shmemd_cpu_hold(void *dest, const void *source, size_t byt
 PRIM_CPU_RUNTIME void shmemd_cpu_settle(enum prim_group_kind kind);
 PRIM_CPU_RUNTIME void shmemd_cpu_release(void); /* all that a fence of the calling thread covers */
 
-/* Reports the PE that PRIM_CHECK_PE refuses. */
+/* Report what PRIM_CHECK_PE, _ADDR and _VALUE refuse. */
 PRIM_CPU_RUNTIME __attribute__((noreturn)) void shmemd_cpu_wrong_pe(const char *call, const char *arg, int pe,
                                                                     int n_pes);
+PRIM_CPU_RUNTIME __attribute__((noreturn)) void shmemd_cpu_wrong_addr(const char *call, const char *arg,
+                                                                      const void *addr, size_t alignment);
+PRIM_CPU_RUNTIME __attribute__((noreturn)) void shmemd_cpu_wrong_value(const char *call, const char *arg, int64_t value,
+                                                                       const char *allowed);
 
 PRIM_CPU_RUNTIME uint64_t shmemd_cpu_clock_ns(void); /* prim_clock_ns where <time.h> hides it */
 
@@ -194,6 +198,12 @@ PRIM_FN uint32_t prim_shuffle_u32(uint32_t v, uint32_t lane) { return (uint32_t)
     (__builtin_expect((uint32_t)(pe) >= (uint32_t)(n_pes), 0)          \
          ? shmemd_cpu_wrong_pe(__func__, arg, (int)(pe), (int)(n_pes)) \
          : (void)0)
+#define PRIM_CHECK_ADDR(arg, addr, bytes, alignment)                                                       \
+    (__builtin_expect((bytes) != 0 && ((addr) == NULL || ((uintptr_t)(addr) & ((alignment) - 1)) != 0), 0) \
+         ? shmemd_cpu_wrong_addr(__func__, arg, addr, alignment)                                           \
+         : (void)0)
+#define PRIM_CHECK_VALUE(call, arg, value, holds, allowed) \
+    (__builtin_expect(!(holds), 0) ? shmemd_cpu_wrong_value(call, arg, (int64_t)(value), allowed) : (void)0)
 #endif
 
 /* ---- atomics ---- */

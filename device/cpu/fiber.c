@@ -21,6 +21,8 @@
 #include "../api/prim.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -685,13 +687,38 @@ void shmemd_cpu_pass(void)
         pass(here, PASSES);
 }
 
+/* A wrong argument of a call of the calling thread: of C++ calls, __func__ is the name without its namespace. */
+static void refuse_argument(const char *call, const char *why) __attribute__((noreturn)) FIBER_UNSEEN;
+static void refuse_argument(const char *call, const char *why)
+{
+    const struct shmemd_cpu_thread *self = shmemd_cpu_self();
+    log_error("%s%s: block %u, thread %u: %s", strncmp(call, "shmemd_", 7) == 0 ? "" : "shmemd::", call,
+              self->block_index, here != NULL ? here->current->rank : self->rank, why);
+    abort();
+}
 void shmemd_cpu_wrong_pe(const char *call, const char *arg, int pe, int n_pes) FIBER_UNSEEN;
 void shmemd_cpu_wrong_pe(const char *call, const char *arg, int pe, int n_pes)
 {
-    const struct shmemd_cpu_thread *self = shmemd_cpu_self();
-    log_error("%s: block %u, thread %u: %s %d is outside 0..%d, the PEs of the handle's team", call, self->block_index,
-              here != NULL ? here->current->rank : self->rank, arg, pe, n_pes - 1);
-    abort();
+    char why[128];
+    snprintf(why, sizeof(why), "%s %d is outside 0..%d, the PEs of the handle's team", arg, pe, n_pes - 1);
+    refuse_argument(call, why);
+}
+void shmemd_cpu_wrong_addr(const char *call, const char *arg, const void *addr, size_t alignment) FIBER_UNSEEN;
+void shmemd_cpu_wrong_addr(const char *call, const char *arg, const void *addr, size_t alignment)
+{
+    char why[128];
+    if (addr == NULL)
+        snprintf(why, sizeof(why), "%s is a null pointer", arg);
+    else
+        snprintf(why, sizeof(why), "%s %p is not aligned to %zu bytes", arg, addr, alignment);
+    refuse_argument(call, why);
+}
+void shmemd_cpu_wrong_value(const char *call, const char *arg, int64_t value, const char *allowed) FIBER_UNSEEN;
+void shmemd_cpu_wrong_value(const char *call, const char *arg, int64_t value, const char *allowed)
+{
+    char why[192];
+    snprintf(why, sizeof(why), "%s is %" PRIi64 ", allowed: %s", arg, value, allowed);
+    refuse_argument(call, why);
 }
 
 uint64_t shmemd_cpu_clock_ns(void) { return prim_clock_ns(); }

@@ -178,6 +178,78 @@ static int pe_compare_swap(void) { return name_pe(PE_COMPARE_SWAP, 7); }
 static int pe_ptr(void) { return name_pe(PE_PTR, -1); }
 static int pe_quiet(void) { return name_pe(PE_QUIET, 7); }
 
+/* Other arguments that no call takes, by the same thread. */
+enum {
+    ARG_NULL_SOURCE,
+    ARG_NULL_WORD,
+    ARG_NULL_REDUCED,
+    ARG_ODD_P,
+    ARG_ODD_ATOMIC,
+    ARG_ODD_SIGNAL,
+    ARG_ODD_AREA,
+    ARG_CMP,
+    ARG_CMP_OF_SET,
+    ARG_SIGNAL_OP,
+    ARG_STRIDE,
+    ARG_EPOCH
+};
+
+SHMEMD_KERNEL(give_wrong_argument, struct pe_args, a)
+{
+    uint64_t *odd = (uint64_t *)(void *)((char *)a.word + 4), *none = NULL;
+    if (shmemd_block_index() != 1)
+        return;
+    if (a.call == ARG_NULL_REDUCED)
+        (void)shmemd_uint64_sum_reduce_block(a.h, none, a.word, 1);
+    if (shmemd_thread_index() != 3)
+        return;
+    if (a.call == ARG_NULL_SOURCE)
+        shmemd_putmem_nbi(a.h, a.word, none, 8, a.pe);
+    if (a.call == ARG_NULL_WORD)
+        shmemd_uint64_wait_until(a.h, none, SHMEM_CMP_EQ, 0);
+    if (a.call == ARG_ODD_P)
+        shmemd_uint64_p(a.h, odd, 1, a.pe);
+    if (a.call == ARG_ODD_ATOMIC)
+        (void)shmemd_uint64_atomic_fetch_add(a.h, odd, 1, a.pe);
+    if (a.call == ARG_ODD_SIGNAL)
+        shmemd_putmem_signal(a.h, a.word, a.word + 1, 0, odd, 1, SHMEM_SIGNAL_SET, a.pe);
+    if (a.call == ARG_ODD_AREA)
+        (void)shmemd_get_packet(a.h, a.word, odd, 8, 1);
+    if (a.call == ARG_CMP)
+        (void)shmemd_signal_wait_until(a.h, a.word, 7, 1);
+    if (a.call == ARG_CMP_OF_SET)
+        (void)shmemd_uint64_wait_until_any(a.h, a.word, 2, NULL, 0, 1);
+    if (a.call == ARG_SIGNAL_OP)
+        shmemd_signal_op(a.h, a.word, 1, 3, a.pe);
+    if (a.call == ARG_STRIDE)
+        shmemd_uint64_iput(a.h, a.word, a.word + 1, 1, 0, 1, a.pe);
+    if (a.call == ARG_EPOCH)
+        shmemd_put_packet(a.h, a.word, a.word, 8, 0, a.pe);
+}
+static int give(int call)
+{
+    struct pe_args a;
+    memset(&a, 0, sizeof(a));
+    a.word = word;
+    a.call = call;
+    if (shmemx_device_handle(SHMEM_TEAM_WORLD, 0, &a.h) != 0)
+        return 0;
+    DEVICE_LAUNCH(give_wrong_argument, 2, THREADS, a, NULL);
+    return shmemx_stream_synchronize(NULL) == 0 ? 0 : 1;
+}
+static int null_source(void) { return give(ARG_NULL_SOURCE); }
+static int null_word(void) { return give(ARG_NULL_WORD); }
+static int null_reduced(void) { return give(ARG_NULL_REDUCED); }
+static int odd_p(void) { return give(ARG_ODD_P); }
+static int odd_atomic(void) { return give(ARG_ODD_ATOMIC); }
+static int odd_signal(void) { return give(ARG_ODD_SIGNAL); }
+static int odd_area(void) { return give(ARG_ODD_AREA); }
+static int wrong_cmp(void) { return give(ARG_CMP); }
+static int wrong_cmp_of_set(void) { return give(ARG_CMP_OF_SET); }
+static int wrong_signal_op(void) { return give(ARG_SIGNAL_OP); }
+static int wrong_stride(void) { return give(ARG_STRIDE); }
+static int wrong_epoch(void) { return give(ARG_EPOCH); }
+
 /* The sizes of a kernel's struct and of what is launched with it. */
 static int launch_of(size_t bytes)
 {
@@ -191,27 +263,39 @@ static int launch_short(void) { return launch_of(sizeof(shmemd_t)); }
 static int launch_long(void) { return launch_of(sizeof(struct pe_args) + 8); }
 
 /* X(case, what has been called before, everybody) */
-#define CASES(X)                          \
-    X(poll_test, WITH_DEVICE, true)       \
-    X(poll_two_words, WITH_DEVICE, true)  \
-    X(poll_lock, WITH_DEVICE, true)       \
-    X(poll_pause, WITH_DEVICE, true)      \
-    X(poll_abort, BEFORE_INIT, true)      \
-    X(lane_twice, WITH_DEVICE, true)      \
-    X(pe_put_block, WITH_DEVICE, true)    \
-    X(pe_get, WITH_DEVICE, true)          \
-    X(pe_p, WITH_DEVICE, true)            \
-    X(pe_g, WITH_DEVICE, true)            \
-    X(pe_iput, WITH_DEVICE, true)         \
-    X(pe_put_signal, WITH_DEVICE, true)   \
-    X(pe_signal_op, WITH_DEVICE, true)    \
-    X(pe_packet, WITH_DEVICE, true)       \
-    X(pe_atomic_add, WITH_DEVICE, true)   \
-    X(pe_atomic_swap, WITH_DEVICE, true)  \
-    X(pe_compare_swap, WITH_DEVICE, true) \
-    X(pe_ptr, WITH_DEVICE, true)          \
-    X(pe_quiet, WITH_DEVICE, true)        \
-    X(launch_short, WITH_DEVICE, false)   \
+#define CASES(X)                           \
+    X(poll_test, WITH_DEVICE, true)        \
+    X(poll_two_words, WITH_DEVICE, true)   \
+    X(poll_lock, WITH_DEVICE, true)        \
+    X(poll_pause, WITH_DEVICE, true)       \
+    X(poll_abort, BEFORE_INIT, true)       \
+    X(lane_twice, WITH_DEVICE, true)       \
+    X(pe_put_block, WITH_DEVICE, true)     \
+    X(pe_get, WITH_DEVICE, true)           \
+    X(pe_p, WITH_DEVICE, true)             \
+    X(pe_g, WITH_DEVICE, true)             \
+    X(pe_iput, WITH_DEVICE, true)          \
+    X(pe_put_signal, WITH_DEVICE, true)    \
+    X(pe_signal_op, WITH_DEVICE, true)     \
+    X(pe_packet, WITH_DEVICE, true)        \
+    X(pe_atomic_add, WITH_DEVICE, true)    \
+    X(pe_atomic_swap, WITH_DEVICE, true)   \
+    X(pe_compare_swap, WITH_DEVICE, true)  \
+    X(pe_ptr, WITH_DEVICE, true)           \
+    X(pe_quiet, WITH_DEVICE, true)         \
+    X(null_source, WITH_DEVICE, true)      \
+    X(null_word, WITH_DEVICE, true)        \
+    X(null_reduced, WITH_DEVICE, true)     \
+    X(odd_p, WITH_DEVICE, true)            \
+    X(odd_atomic, WITH_DEVICE, true)       \
+    X(odd_signal, WITH_DEVICE, true)       \
+    X(odd_area, WITH_DEVICE, true)         \
+    X(wrong_cmp, WITH_DEVICE, true)        \
+    X(wrong_cmp_of_set, WITH_DEVICE, true) \
+    X(wrong_signal_op, WITH_DEVICE, true)  \
+    X(wrong_stride, WITH_DEVICE, true)     \
+    X(wrong_epoch, WITH_DEVICE, true)      \
+    X(launch_short, WITH_DEVICE, false)    \
     X(launch_long, WITH_DEVICE, false)
 
 static const struct wrong cases[] = {CASES(WRONG_ROW){NULL, NULL, 0, false}};
