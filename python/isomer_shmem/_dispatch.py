@@ -37,6 +37,26 @@ def in_lists(operands):
     return [[each] if isinstance(each, torch.Tensor) or each else [] for each in operands]
 
 
+_OF_TENSOR = torch.Tensor.__torch_dispatch__
+
+
+def is_wrapper(tensor):
+    """Whether its elements lie in tensors that only its class knows."""
+    return type(tensor).__torch_dispatch__ is not _OF_TENSOR
+
+
+def unwrapped(operand):
+    """What functional collectives have returned becomes the tensor that it waits for, in lists too."""
+    if isinstance(operand, (list, tuple)):
+        return [unwrapped(each) for each in operand]
+    if not isinstance(operand, torch.Tensor) or not is_wrapper(operand):
+        return operand
+    if hasattr(operand, "trigger_wait"):  # AsyncCollectiveTensor, whose module starts slowly
+        return operand.trigger_wait()
+    raise TypeError(f"isomer: a call of a group takes no {type(operand).__name__}; give it the tensor of this rank, "
+                    "to_local() of a DTensor")
+
+
 def by_gloo(row, gloo, operands, options):
     """The call of a row by a gloo group, as its members do it where they have no team."""
     call = getattr(gloo, row.gloo)

@@ -23,7 +23,7 @@ from torch.distributed import PrefixStore, ProcessGroup, ProcessGroupGloo
 
 from . import _instruments, _world
 from ._core import Core
-from ._dispatch import CALLS, by_gloo, check_rank, in_lists, options_of
+from ._dispatch import CALLS, by_gloo, check_rank, in_lists, is_wrapper, options_of, unwrapped
 from ._lib import IsomerError
 from ._pairs import TAGS, PointToPoint
 from ._device import streams_of
@@ -430,10 +430,13 @@ class IsomerGroup(ProcessGroup):
     # ---- running a call ----
 
     def _on_device(self, name, inputs, outputs):
-        """Whether all tensors are on the device, and not on the host. body(core) runs in a stream there."""
+        """Whether all tensors are on the device, and not on the host. body(core) runs in a stream there. None: one is a
+        wrapper."""
         tensors = inputs if outputs is inputs else [*inputs, *outputs]
         found = self._streams is not None and any(map(self._streams.takes, tensors))
         for tensor in tensors:
+            if is_wrapper(tensor):
+                return None
             if found and self._streams.takes(tensor):
                 self._streams.check(name, tensor)
             elif found or not tensor.is_cpu:
@@ -485,7 +488,7 @@ class IsomerGroup(ProcessGroup):
         return self._message("recv", "source", tensors, rank, tag)
 
     def _message(self, name, what, tensors, rank, tag):
-        tensors = in_lists([tensors])[0]
+        tensors = unwrapped(in_lists([tensors])[0])
         check_rank(f"{name}: {what}", rank, self.size())
         if self._core is not None and self._on_device(name, tensors, tensors):
             if self._coalesced is not None:  # all messages go together at the end of the coalescing manager
@@ -499,7 +502,7 @@ class IsomerGroup(ProcessGroup):
     def recv_anysource(self, tensors, tag):
         if (profiler_looks() or modes_look() or self.has_hooks) and is_new():
             return _recv_anysource(self, IsomerGroup.recv_anysource, (tensors, tag))
-        tensors = in_lists([tensors])[0]
+        tensors = unwrapped(in_lists([tensors])[0])
         if self._core is not None and self._on_device("recv", tensors, tensors):
             raise NotImplementedError("isomer: recv from any source takes cpu tensors; name the source")
         if self._gloo_takes(tag):
@@ -627,7 +630,10 @@ def _method(call, row):
             return self._note(by_gloo(row, self._gloo(), operands, options))
         inputs, outputs, body = prepared
         is_async = options.asyncOp or self._coalesced is not None
-        if self._on_device(name, inputs, outputs):
+        on_device = self._on_device(name, inputs, outputs)
+        if on_device is None:
+            return method(self, *map(unwrapped, operands), options)
+        if on_device:
             return self._note(self.queue().run(name, body, outputs, options, is_async, inputs))
         work = self._sequence.run(name, body, outputs, options, is_async)
         return work if work is None else self._note(work)

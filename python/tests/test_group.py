@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The backend's collectives, each beside a reference that is computed from all ranks' inputs."""
+import contextlib
 import os
 import time
 from datetime import timedelta
@@ -293,6 +294,41 @@ def asynchronous():
 
 def test_asynchronous_calls_and_futures(ranks):
     ranks(3, asynchronous)
+
+
+def wrappers():
+    import torch.distributed._functional_collectives as functional
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+    rank, size = dist.get_rank(), dist.get_world_size()
+    right, left = (rank + 1) % size, (rank - 1) % size
+
+    def given(value):
+        tensor = functional.all_reduce(torch.full((3,), float(value)), "max", dist.group.WORLD)
+        assert type(tensor) is functional.AsyncCollectiveTensor
+        return tensor
+    for profiled in (False, True):
+        with torch.profiler.profile() if profiled else contextlib.nullcontext():
+            tensor = given(2)
+            dist.all_reduce(tensor)
+            assert tensor.tolist() == [2 * size] * 3
+            lists = [torch.empty(3) for _ in range(size)]
+            dist.all_gather(lists, given(5))
+            assert torch.stack(lists).eq(5).all()
+            out = torch.empty(3 * size)
+            all_gather_single(out, given(6))
+            assert out.eq(6).all()
+            receipt, works = given(0), [dist.isend(given(rank), right)]
+            works.append(dist.irecv(receipt, left))
+            for work in works:
+                work.wait()
+            assert receipt.tolist() == [size - 1] * 3
+    with pytest.raises(TypeError, match="takes no DTensor.*to_local"):
+        dist.all_reduce(distribute_tensor(torch.ones(size), init_device_mesh("cpu", (size,)), [Shard(0)]))
+
+
+def test_what_functional_collectives_return_is_an_operand(ranks):
+    ranks(2, wrappers)
 
 
 def objects():
