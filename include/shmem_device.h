@@ -235,7 +235,7 @@ PRIM_FN int shmemd_pe_is_alive(shmemd_t h, int pe)
 PRIM_FN int shmemd_status(shmemd_t h)
 {
     prim_pass();
-    return isod_status(isod_origin_of(h));
+    return isod_status(h.team);
 }
 
 /* ---- how the names are stamped: one body, four names ---- */

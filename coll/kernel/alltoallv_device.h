@@ -140,7 +140,7 @@ PRIM_CALL_FN int isod_alltoallv(shmemd_t h, struct isod_vector w)
      * by the ring. */
     if (prim_sync_or(prim_group_block(), wrong.pe >= 0)) {
         if (wrong.pe >= 0 && w.part == 0)
-            isod_coll_leave_misuse(isod_origin_of(h), isod_who(c.call, isod_world_pe(h, wrong.pe)),
+            isod_coll_leave_misuse(h.team, isod_who(c.call, isod_world_pe(h, wrong.pe)),
                                    ISOD_MISUSE_NUMBERS, wrong.expects, wrong.sends);
         c.failed = true;
     }

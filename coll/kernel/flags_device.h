@@ -6,11 +6,11 @@
 #include "session_device.h"
 
 /* Ways by the ring are functions of their own: they cost registers, and the calls that do not take them none. */
-PRIM_COLD_FN void isod_flag_store_far(struct isod_origin home, char *heap, int32_t to, uint64_t at, uint64_t epoch)
+PRIM_COLD_FN void isod_flag_store_far(struct isod_team *team, int32_t to, uint64_t at, uint64_t epoch)
 {
-    char *flag = heap + prim_load_const_u64(&home.team->offsets[to]) + at;
-    int32_t pe = ISOD_LOAD_I32(&home.team->world_of[to]);
-    isod_ring_signal(isod_coll_handle(home, heap, 0), (uint64_t *)(void *)flag, epoch, ISOD_SIGNAL_SET, pe);
+    const shmemd_t h = isod_coll_handle(team, 0);
+    char *flag = h.heap + prim_load_const_u64(&team->offsets[to]) + at;
+    isod_ring_signal(h, (uint64_t *)(void *)flag, epoch, ISOD_SIGNAL_SET, isod_world_pe(h, to));
 }
 
 /* By the calling thread. The flag announces stores only behind prim_gather_stores by the block and prim_fence_flag by
@@ -21,7 +21,7 @@ PRIM_FN void isod_flag_store(struct isod_coll *c, int32_t to, char *memory)
     if (memory != 0)
         prim_store_flag_u64((uint64_t *)(void *)(memory + at), c->epoch);
     else
-        isod_flag_store_far(isod_origin_of(c->h), c->h.heap, to, isod_coll_lane_at(c) + at, c->epoch);
+        isod_flag_store_far(c->h.team, to, isod_coll_lane_at(c) + at, c->epoch);
 }
 PRIM_FN void isod_flag_send(struct isod_coll *c, int32_t to) { isod_flag_store(c, to, isod_coll_memory(c, to)); }
 

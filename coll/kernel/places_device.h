@@ -32,8 +32,8 @@ PRIM_FN void isod_place_send(struct isod_coll *c, int32_t to, uint32_t which, ui
         isod_place_send_near(c, memory, which, place);
         return;
     }
-    isod_flag_store_far(isod_origin_of(c->h), c->h.heap, to, at + 8, isod_place_word(c, place >> 32));
-    isod_flag_store_far(isod_origin_of(c->h), c->h.heap, to, at, isod_place_word(c, place));
+    isod_flag_store_far(c->h.team, to, at + 8, isod_place_word(c, place >> 32));
+    isod_flag_store_far(c->h.team, to, at, isod_place_word(c, place));
 }
 
 struct isod_places {

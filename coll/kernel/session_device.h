@@ -40,7 +40,7 @@ struct isod_coll {
 PRIM_FN void isod_coll_look(struct isod_coll *c, struct isod_waiting *w, int32_t from, const void *addr, uint64_t seen)
 {
     struct isod_waited who = isod_who(c->call, isod_world_pe(c->h, from));
-    *w = isod_wait_look(isod_origin_of(c->h), *w, isod_missed_at(who, addr, c->epoch, seen));
+    *w = isod_wait_look(c->h.team, *w, isod_missed_at(who, addr, c->epoch, seen));
     c->failed = w->reported == 2;
 }
 
@@ -52,23 +52,23 @@ PRIM_FN void isod_coll_pause(struct isod_coll *c, struct isod_waiting *w, int32_
         isod_coll_look(c, w, from, addr, 0);
 }
 
-/* Functions of the rare paths get parts of a handle, and make a handle for flags, epochs and the ring of them. call_of:
- * the call and, in its upper half, the handle's `direct` with its lane: one register. */
+/* Functions of the rare paths get the team, and make a handle for flags, epochs and the ring of it. call_of: the call
+ * and, in its upper half, the handle's `direct` with its lane: one register. */
 PRIM_FN uint32_t isod_coll_call_of(shmemd_t h, uint32_t call) { return call | (uint32_t)h.direct << 16; }
-PRIM_FN shmemd_t isod_coll_handle(struct isod_origin at, char *heap, uint32_t call_of)
+PRIM_FN shmemd_t isod_coll_handle(struct isod_team *team, uint32_t call_of)
 {
     shmemd_t h;
-    h.heap = heap;
+    h.heap = team->world->segments[ISOD_SEGMENT_HEAP].base;
     h.heap_bytes = 0;
     h.flat = (char *)0;
     h.flat_stride = 0;
-    h.team = at.team;
-    h.world = at.world;
-    h.my_pe = at.team->my_pe;
-    h.n_pes = at.team->n_pes;
-    h.lanes = (uint16_t)at.team->lanes;
+    h.team = team;
+    h.world = team->world;
+    h.my_pe = team->my_pe;
+    h.n_pes = team->n_pes;
+    h.lanes = (uint16_t)team->lanes;
     h.direct = (uint16_t)(call_of >> 16);
-    h.inbox_bytes = at.team->inbox_bytes;
+    h.inbox_bytes = team->inbox_bytes;
     return h;
 }
 
@@ -114,7 +114,7 @@ PRIM_FN char *isod_coll_far_memory(const struct isod_coll *c, int32_t member)
 /* ---- misuse ---- */
 
 /* By one thread. Its call goes on, since peers wait for its share: the handle may not give up before the end. */
-PRIM_COLD_FN void isod_coll_record_misuse(struct isod_origin at, struct isod_waited who, enum isod_misuse what,
+PRIM_COLD_FN void isod_coll_record_misuse(struct isod_team *team, struct isod_waited who, enum isod_misuse what,
                                           uint64_t expected, uint64_t seen)
 {
     struct isod_record r;
@@ -124,22 +124,22 @@ PRIM_COLD_FN void isod_coll_record_misuse(struct isod_origin at, struct isod_wai
     r.expected = expected;
     r.seen = seen;
     r.waited_ns = (uint64_t)what;
-    isod_record_leave(at, r, ISOD_RECORD_MISUSE);
+    isod_record_leave(team, r, ISOD_RECORD_MISUSE);
 }
 
 /* By one thread, of a call that is not done: the handle has given up, so that the host hears of missing results. */
-PRIM_COLD_FN void isod_coll_leave_misuse(struct isod_origin at, struct isod_waited who, enum isod_misuse what,
+PRIM_COLD_FN void isod_coll_leave_misuse(struct isod_team *team, struct isod_waited who, enum isod_misuse what,
                                          uint64_t expected, uint64_t seen)
 {
-    isod_handle_give_up(at);
-    isod_coll_record_misuse(at, who, what, expected, seen);
+    isod_handle_give_up(team);
+    isod_coll_record_misuse(team, who, what, expected, seen);
 }
 
 /* For all threads of the block: one record, and what the call returns. */
 PRIM_FN int isod_coll_misuse(shmemd_t h, uint32_t call, enum isod_misuse what, uint64_t expected, uint64_t seen)
 {
     if (prim_is_first(prim_group_block()))
-        isod_coll_leave_misuse(isod_origin_of(h), isod_who(call, -1), what, expected, seen);
+        isod_coll_leave_misuse(h.team, isod_who(call, -1), what, expected, seen);
     prim_sync(prim_group_block());
     return 1;
 }
@@ -155,7 +155,7 @@ PRIM_FN bool isod_coll_lacks_ring(shmemd_t h, struct prim_group g)
     while (member < h.n_pes - 1 && ISOD_LOAD_POINTER(&h.team->heaps[member]) != 0)
         member++;
     if (prim_is_first(g))
-        isod_no_ring(isod_origin_of(h), isod_world_pe(h, member));
+        isod_no_ring(h.team, isod_world_pe(h, member));
     prim_sync(g);
     return true;
 #else

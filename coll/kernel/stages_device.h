@@ -20,7 +20,7 @@ PRIM_FN void isod_coll_put_far(struct isod_coll *c, struct prim_group g, int32_t
 {
     isod_ring_put(c->h, g, b, isod_world_pe(c->h, to));
     if (isod_flag_overtakes(c, to) && prim_is_first(g))
-        c->failed = isod_coll_flush(isod_origin_of(c->h), c->call) || c->failed;
+        c->failed = isod_coll_flush(c->h.team, c->call) || c->failed;
 }
 /* The same, where `near` is dest there, or NULL. */
 PRIM_FN void isod_coll_put_at(struct isod_coll *c, struct prim_group g, int32_t to, char *near, struct isod_bytes b)
@@ -43,7 +43,7 @@ PRIM_FN void isod_coll_put_word_at(struct isod_coll *c, int32_t to, char *near, 
     }
     isod_ring_put_words(c->h, dest, isod_words_of(value, 0, 8), isod_world_pe(c->h, to));
     if (isod_flag_overtakes(c, to))
-        c->failed = isod_coll_flush(isod_origin_of(c->h), c->call) || c->failed;
+        c->failed = isod_coll_flush(c->h.team, c->call) || c->failed;
 }
 /* From source (as this member names it) of member `from`, after its flag. */
 PRIM_FN void isod_coll_get(struct isod_coll *c, int32_t from, char *dest, const char *source, uint64_t bytes)

@@ -49,34 +49,93 @@ PRIM_FN bool isod_synchronise_member(shmemd_t h, const struct isod_lane *lane, u
             }
             prim_pause();
         }
-        w = isod_wait_look(isod_origin_of(h), w, isod_missed_at(who, flag, epoch, seen));
+        w = isod_wait_look(h.team, w, isod_missed_at(who, flag, epoch, seen));
         if (w.reported == 2)
             return false;
     }
 }
 
-/* The general way: any number of members, the ring, epoch numbers that wrap. */
-PRIM_COLD_FN int isod_synchronise_by_rounds(struct isod_origin home, char *heap, uint32_t call_of,
-                                            enum isod_meaning meaning)
+/* ---- the general way: any number of members, the ring, epoch numbers that wrap; by a thread, a wave, a block ---- */
+
+/* What a call has found on its lane. */
+struct isod_rounds {
+    uint64_t epoch; /* the last one that is done; 0: the call returns at once */
+    bool used;      /* first thread: by another block, which is misuse */
+};
+PRIM_COLD_FN struct isod_rounds isod_rounds_enter(struct isod_team *team, uint32_t call_of, struct prim_group g)
 {
-    shmemd_t h = isod_coll_handle(home, heap, call_of);
-    struct isod_coll c;
-    if (!isod_coll_open(&c, h, call_of & 0xffffu))
-        return 1;
-    if (isod_coll_numbers_turn(c.epoch, ISOD_EPOCHS_OF_CALL)) {
-        uint64_t done = c.epoch;
-        isod_coll_begin_epoch(&c);
-        c.failed = c.direct ? isod_coll_clear_near(home, heap, call_of, c.epoch) : isod_coll_clear_far(&c);
-        c.epoch = isod_coll_numbers_after(done);
+    const shmemd_t h = isod_coll_handle(team, call_of);
+    const uint32_t number = isod_lane_of(h);
+    struct isod_lane *lane = ISOD_LANES(team) + number;
+    struct isod_rounds r = {0, false};
+    if (number >= (uint32_t)team->lanes) {
+        if (prim_is_first(g))
+            isod_coll_leave_misuse(team, isod_who(call_of & 0xffffu, -1), ISOD_MISUSE_LANES, (uint64_t)team->lanes,
+                                   number);
+        prim_sync(g);
+        return r;
     }
-    isod_coll_begin_epoch(&c);
-    prim_gather_stores(prim_group_block());
-    if (meaning == ISOD_DATA && (c.rank == 0 || c.rank < isod_coll_others(&c)))
-        isod_barrier_complete(h);
-    isod_flags_send(&c, -1);
-    isod_flags_wait(&c, -1, meaning);
-    prim_acquire_from_peer();
-    return isod_coll_leave(&c);
+    if (isod_coll_lacks_ring(h, g))
+        return r;
+    uint64_t epoch = lane->epoch;
+    const bool dead = lane->dead != 0;
+    prim_sync(g); /* all have read the lane */
+    if (dead)
+        return r;
+    if (prim_is_first(g)) {
+        if (!isod_goes_direct(h) && isod_lane_chosen(h) != 0) /* as in isod_coll_open */
+            isod_ring_quiet_at(team);
+        r.used = prim_load_relaxed_u64(&lane->users) != 0;
+        prim_store_relaxed_u64(&lane->users, 1);
+    }
+    r.epoch = epoch != 0 ? epoch : 1;
+    return r;
+}
+/* What the call returns for the first thread, the only one that calls. */
+PRIM_COLD_FN bool isod_rounds_leave(struct isod_team *team, uint32_t call_of, struct isod_rounds r, bool failed)
+{
+    const shmemd_t h = isod_coll_handle(team, call_of);
+    struct isod_lane *lane = ISOD_LANES(team) + isod_lane_of(h);
+    lane->epoch = r.epoch;
+    if (!isod_goes_direct(h) && isod_lane_chosen(h) != 0) /* the next block on the chosen lane has another ring */
+        failed = isod_coll_flush(team, call_of & 0xffffu) || failed;
+    prim_store_relaxed_u64(&lane->users, 0);
+    if (r.used)
+        isod_coll_leave_misuse(team, isod_who(call_of & 0xffffu, -1), ISOD_MISUSE_USERS, 0, 1);
+    failed = failed || prim_load_relaxed_u64(&team->status) != 0; /* found so, or the ring has given up */
+    if (failed) {
+        lane->dead = 1;
+        isod_handle_give_up(team);
+    }
+    return failed;
+}
+
+PRIM_COLD_FN int isod_synchronise_by_rounds(struct isod_team *team, uint32_t call_of, enum isod_meaning meaning,
+                                            struct prim_group g)
+{
+    struct isod_rounds r = isod_rounds_enter(team, call_of, g);
+    bool failed = false;
+    if (r.epoch == 0)
+        return 1;
+    PRIM_ROLLED
+    for (int step = isod_coll_numbers_turn(r.epoch, ISOD_EPOCHS_OF_CALL) ? 0 : 1; step < 2; step++) {
+        const bool clears = step == 0; /* as isod_coll_clear_any, whose call would be another one of the chain */
+        if (clears)
+            isod_rounds_clear(team, call_of, g);
+        prim_gather_stores(g);
+        if ((clears || meaning == ISOD_DATA) && (prim_is_first(g) || (int32_t)prim_rank(g) < team->n_pes - 1))
+            isod_barrier_complete(isod_coll_handle(team, call_of));
+        isod_rounds_send(team, call_of, r.epoch + 1, g);
+        if (!failed)
+            failed = !isod_rounds_wait(team, call_of, r.epoch + 1, clears ? ISOD_DATA : meaning, g);
+        prim_acquire_from_peer();
+        failed = prim_sync_or(g, failed);
+        r.epoch = clears ? isod_coll_numbers_after(r.epoch) : r.epoch + 1;
+    }
+    if (prim_is_first(g))
+        failed = isod_rounds_leave(team, call_of, r, failed);
+    prim_settle_stores(g);
+    return prim_sync_or(g, failed) ? 1 : 0;
 }
 
 /* As short as it can be: each instruction here is latency of the smallest collective. The lane is read by all before
@@ -86,7 +145,7 @@ PRIM_FN int isod_synchronise(shmemd_t h, uint32_t call, enum isod_meaning meanin
     struct prim_group block = prim_group_block();
     struct isod_lane *lane = ISOD_LANES(h.team) + isod_lane_of(h);
     if (!isod_syncs_directly(h))
-        return isod_synchronise_by_rounds(isod_origin_of(h), h.heap, isod_coll_call_of(h, call), meaning);
+        return isod_synchronise_by_rounds(h.team, isod_coll_call_of(h, call), meaning, block);
     int32_t rank = (int32_t)prim_rank(block), clerk = h.my_pe == 0 ? 1 : 0;
     uint64_t done = lane->epoch, epoch = done + 1, dead = lane->dead, users = 0, status = 0;
     if (meaning == ISOD_DATA)
@@ -96,7 +155,7 @@ PRIM_FN int isod_synchronise(shmemd_t h, uint32_t call, enum isod_meaning meanin
     if (dead != 0)
         return 1;
     if (isod_coll_numbers_turn(done, ISOD_EPOCHS_OF_CALL)) /* the same epoch on all members, by whichever way they go */
-        return isod_synchronise_by_rounds(isod_origin_of(h), h.heap, isod_coll_call_of(h, call), meaning);
+        return isod_synchronise_by_rounds(h.team, isod_coll_call_of(h, call), meaning, block);
     if (rank == clerk) { /* under way until the flags have come */
         users = prim_load_relaxed_u64(&lane->users);
         status = prim_load_relaxed_u64(&h.team->status);
@@ -108,11 +167,11 @@ PRIM_FN int isod_synchronise(shmemd_t h, uint32_t call, enum isod_meaning meanin
         prim_store_relaxed_u64(&lane->users, 0);
         bad = bad || users != 0 || status != 0;
         if (users != 0)
-            isod_coll_leave_misuse(isod_origin_of(h), isod_who(call, -1), ISOD_MISUSE_USERS, 0, users);
+            isod_coll_leave_misuse(h.team, isod_who(call, -1), ISOD_MISUSE_USERS, 0, users);
     }
     if (isod_lane_chosen(h) != 0)
         prim_settle_stores(block); /* flags and lane: the block that has the lane next may hear of it from any thread */
-    return prim_sync_or(block, bad) ? isod_coll_fail(isod_origin_of(h), lane, call, 0) : 0;
+    return prim_sync_or(block, bad) ? isod_coll_fail(h.team, lane, call, 0) : 0;
 }
 
 PRIM_FN int isod_synchronise_block(shmemd_t h, uint32_t call, enum isod_meaning meaning)
@@ -126,80 +185,14 @@ PRIM_FN int isod_synchronise_block(shmemd_t h, uint32_t call, enum isod_meaning 
 PRIM_FN int isod_sync_block(shmemd_t h) { return isod_synchronise_block(h, ISOD_CALL_SYNC, ISOD_ARRIVAL); }
 PRIM_FN int isod_barrier_block(shmemd_t h) { return isod_synchronise_block(h, ISOD_CALL_BARRIER, ISOD_DATA); }
 
-/* By one thread or one wave, in the sequence of its block's lane: the general way, with that group's syncs. */
-PRIM_COLD_FN int isod_synchronise_by_few(struct isod_origin home, char *heap, uint32_t call_of,
-                                         enum isod_meaning meaning, struct prim_group g)
-{
-    shmemd_t h = isod_coll_handle(home, heap, call_of);
-    const struct isod_waited who = isod_who(call_of & 0xffffu, -1);
-    const bool first = prim_is_first(g);
-    struct isod_coll c;
-    if (isod_lane_of(h) >= h.lanes) {
-        if (first)
-            isod_coll_leave_misuse(home, who, ISOD_MISUSE_LANES, h.lanes, isod_lane_of(h));
-        prim_sync(g);
-        return 1;
-    }
-    if (isod_coll_lacks_ring(h, g))
-        return 1;
-    isod_coll_read_team(&c, h, who.call);
-    c.rank = prim_rank(g);
-    c.size = prim_size(g);
-    c.first = c.rank < isod_coll_others(&c) ? isod_coll_memory(&c, isod_coll_other(&c, c.rank + 1)) : (char *)0;
-    const uint64_t dead = c.lane->dead;
-    c.epoch = c.lane->epoch != 0 ? c.lane->epoch : 1;
-    prim_sync(g); /* all have read the lane */
-    if (dead != 0)
-        return 1;
-    if (first) {
-        if (!c.direct && isod_lane_chosen(h) != 0) /* as in isod_coll_open */
-            isod_ring_quiet_at(home);
-        c.users = prim_load_relaxed_u64(&c.lane->users);
-        prim_store_relaxed_u64(&c.lane->users, 1);
-        c.status = prim_load_relaxed_u64(&h.team->status);
-    }
-    bool turns = isod_coll_numbers_turn(c.epoch, ISOD_EPOCHS_OF_CALL);
-    for (int step = turns ? 0 : 1; step < 2; step++) { /* the first one clears, as in isod_synchronise_by_rounds */
-        const uint64_t done = c.epoch;
-        isod_coll_begin_epoch(&c);
-        if (step == 0 && c.direct)
-            isod_coll_clear(&c, isod_flags_bytes(h.n_pes), 4 * (uint64_t)c.inbox_bytes * (uint64_t)h.n_pes);
-        if (step == 0)
-            isod_coll_clear_places(&c);
-        prim_gather_stores(g);
-        if ((step == 0 || meaning == ISOD_DATA) && (first || c.rank < isod_coll_others(&c)))
-            isod_barrier_complete(h);
-        isod_flags_send(&c, -1);
-        isod_flags_wait(&c, -1, step == 0 ? ISOD_DATA : meaning);
-        prim_acquire_from_peer();
-        c.failed = prim_sync_or(g, c.failed);
-        if (step == 0)
-            c.epoch = isod_coll_numbers_after(done);
-    }
-    if (first) {
-        c.lane->epoch = c.epoch;
-        if (!c.direct && isod_lane_chosen(h) != 0)
-            c.failed = isod_coll_flush(home, who.call) || c.failed;
-        c.status |= prim_load_relaxed_u64(&h.team->status); /* the ring may have given up */
-        prim_store_relaxed_u64(&c.lane->users, 0);
-        if (c.users != 0)
-            isod_coll_leave_misuse(home, who, ISOD_MISUSE_USERS, 0, c.users);
-        c.failed = c.failed || c.users != 0 || c.status != 0;
-        if (c.failed) {
-            c.lane->dead = 1;
-            isod_handle_give_up(home);
-        }
-    }
-    prim_settle_stores(g);
-    return prim_sync_or(g, c.failed) ? 1 : 0;
-}
+/* By one thread or one wave, in the sequence of its block's lane. */
 PRIM_FN int isod_sync_by_few(shmemd_t h, struct prim_group g)
 {
-    return isod_synchronise_by_few(isod_origin_of(h), h.heap, isod_coll_call_of(h, ISOD_CALL_SYNC), ISOD_ARRIVAL, g);
+    return isod_synchronise_by_rounds(h.team, isod_coll_call_of(h, ISOD_CALL_SYNC), ISOD_ARRIVAL, g);
 }
 PRIM_FN int isod_barrier_by_few(shmemd_t h, struct prim_group g)
 {
-    return isod_synchronise_by_few(isod_origin_of(h), h.heap, isod_coll_call_of(h, ISOD_CALL_BARRIER), ISOD_DATA, g);
+    return isod_synchronise_by_rounds(h.team, isod_coll_call_of(h, ISOD_CALL_BARRIER), ISOD_DATA, g);
 }
 
 PRIM_FN int isod_sync_grid(shmemd_t h)

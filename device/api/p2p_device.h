@@ -25,7 +25,7 @@ PRIM_FN void isod_wait_until(shmemd_t h, shmemd_group_t g, struct isod_until u)
 }
 
 /* The first thread waits, at most ns, and all of the group get its result. It leaves no record. */
-PRIM_FN bool isod_wait_for(struct isod_origin at, struct isod_until u, uint64_t ns)
+PRIM_FN bool isod_wait_for(struct isod_team *team, struct isod_until u, uint64_t ns)
 {
     const uint64_t since = prim_clock_ns();
     for (uint32_t polls = 1;; polls++) {
@@ -34,7 +34,7 @@ PRIM_FN bool isod_wait_for(struct isod_origin at, struct isod_until u, uint64_t 
             return true;
         }
         prim_pause();
-        if (prim_clock_ns() - since >= ns || (polls % ISOD_POLLS_PER_LOOK == 0 && isod_status(at) != 0))
+        if (prim_clock_ns() - since >= ns || (polls % ISOD_POLLS_PER_LOOK == 0 && isod_status(team) != 0))
             return false;
     }
 }
@@ -42,7 +42,7 @@ PRIM_FN int isod_wait_until_for(shmemd_t h, shmemd_group_t g, struct isod_until 
 {
     uint64_t holds = 0;
     if (prim_is_first(g))
-        holds = isod_wait_for(isod_origin_of(h), u, ns) ? 1 : 0;
+        holds = isod_wait_for(h.team, u, ns) ? 1 : 0;
     prim_settle_stores(g);
     return (int)prim_broadcast_u64(g, holds);
 }
@@ -119,7 +119,7 @@ PRIM_FN bool isod_set_pause(shmemd_t h, const struct isod_set *s, struct isod_wa
     struct isod_until u = isod_set_until(s, i);
     uint32_t to_look = ISOD_POLLS_PER_LOOK - w->polls % ISOD_POLLS_PER_LOOK;
     w->polls += (s->nelems < to_look ? (uint32_t)s->nelems : to_look) - 1;
-    return isod_wait_pause(isod_origin_of(h), w,
+    return isod_wait_pause(h.team, w,
                            isod_missed_at(isod_who(ISOD_CALL_WAIT_UNTIL, -1), u.addr, u.value, isod_peek(u)));
 }
 

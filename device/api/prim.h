@@ -269,6 +269,14 @@ PRIM_FN void prim_stream_pass(void) {}
 #define PRIM_CALL_FN PRIM_COLD_FN
 #endif
 
+/* A step of a rare path. Where calls keep an ABI (PRIM_CALLS_BY_ABI) a kernel takes as many registers as the largest of
+ * its functions: steps are functions. Elsewhere it takes the sum of a chain of calls, and they are inlined. */
+#ifdef PRIM_CALLS_BY_ABI
+#define PRIM_PART_FN PRIM_COLD_FN
+#else
+#define PRIM_PART_FN PRIM_FN
+#endif
+
 /* Around all that a block does in one call of the library, made by all its threads with equal arguments:
  *     if (prim_call_begin())
  *         rc = ...;

@@ -101,23 +101,23 @@ PRIM_FN struct isod_ring *isod_ring_of(struct isod_world *world)
 }
 
 /* What a kernel writes of an entry: scalars, so that it stays in registers on its way there; nothing here takes the
- * address of a local, which would give every kernel that may use the ring a stack. */
+ * address of a local, which would give every kernel that may use the ring a stack. what: kind, op and bytes of the
+ * entry, of 8 bits each. */
 struct isod_post {
-    uint64_t kind_pe;  /* the first two members of an entry */
-    uint64_t op_bytes; /* the next two */
+    uint32_t what;
+    int32_t pe;
     uint64_t addr, word0, word1;
 };
 PRIM_FN struct isod_post isod_ring_order(uint32_t kind, const void *addr, int32_t pe)
 {
     struct isod_post e;
-    e.kind_pe = kind | (uint64_t)(uint32_t)pe << 32;
-    e.op_bytes = 0;
+    e.what = kind;
+    e.pe = pe;
     e.addr = (uint64_t)(uintptr_t)addr;
     e.word0 = e.word1 = 0;
     return e;
 }
-PRIM_FN int32_t isod_ring_pe(struct isod_post e) { return (int32_t)(uint32_t)(e.kind_pe >> 32); }
-PRIM_FN uint64_t isod_ring_op_bytes(uint32_t op, uint32_t bytes) { return op | (uint64_t)bytes << 32; }
+PRIM_FN uint32_t isod_ring_op_bytes(uint32_t op, uint32_t bytes) { return (op & 0xffu) << 8 | bytes << 16; }
 
 /* Have `count` tickets been executed? The answer comes from `seen` in device memory where that is large enough. Else
  * the thread reads `done` over the bus and stores it to `seen` behind a fence. So a thread that peeks at `seen` knows
@@ -147,8 +147,8 @@ PRIM_FN void isod_ring_leave(struct isod_ring *r, uint64_t ticket)
 PRIM_FN void isod_ring_write(struct isod_entry *to, struct isod_post e, bool fetches, uint64_t seq)
 {
     uint64_t *words = (uint64_t *)(void *)to;
-    prim_store_relaxed_u64(&words[0], e.kind_pe);
-    prim_store_relaxed_u64(&words[1], e.op_bytes);
+    prim_store_relaxed_u64(&words[0], (e.what & 0xffu) | (uint64_t)(uint32_t)e.pe << 32);
+    prim_store_relaxed_u64(&words[1], (e.what >> 8 & 0xffu) | (uint64_t)(e.what >> 16) << 32);
     prim_store_relaxed_u64(&to->addr, e.addr);
     prim_store_relaxed_u64(&to->word[0], e.word0);
     prim_store_relaxed_u64(&to->word[1], e.word1);
@@ -198,14 +198,14 @@ struct isod_ring_progress {
 /* Some rounds of one loop that posts, waits, and reads the old value of an atomic. It is one loop because threads of a
  * wave run in lockstep: a thread must not wait in a loop that comes before the loop of another. The loop makes no call,
  * so no register is saved over one. */
-PRIM_FN struct isod_ring_progress isod_ring_rounds(struct isod_world *world, struct isod_post e,
+PRIM_FN struct isod_ring_progress isod_ring_rounds(struct isod_team *team, struct isod_post e,
                                                    enum isod_ring_until until, uint64_t count)
 {
-    struct isod_ring *r = isod_ring_of(world);
+    struct isod_ring *r = isod_ring_of(team->world);
     struct isod_ring_progress p = {count, 0};
     for (uint32_t i = 0; i < ISOD_POLLS_PER_LOOK && (p.count & ISOD_RING_REACHED) == 0; i++) {
         if (p.count == 0)
-            p.count = isod_ring_try(world, r, e, until == ISOD_RING_RESULT);
+            p.count = isod_ring_try(team->world, r, e, until == ISOD_RING_RESULT);
         bool reached = p.count != 0 && (until == ISOD_RING_POSTED || isod_ring_is_done(r, p.count));
         if (reached && until == ISOD_RING_RESULT) {
             prim_acquire_from_peer(); /* pairs with the release store of `done` */
@@ -221,30 +221,29 @@ PRIM_FN struct isod_ring_progress isod_ring_rounds(struct isod_world *world, str
 }
 
 /* By the calling thread. Returns the ticket + 1, or 0 when the kernel gave up; for RESULT the old value, or 0. */
-PRIM_FN uint64_t isod_ring_run(struct isod_origin at, struct isod_post e, enum isod_ring_until until,
-                               struct isod_waiting *w)
+PRIM_PART_FN uint64_t isod_ring_run(struct isod_team *team, struct isod_post e, enum isod_ring_until until)
 {
+    struct isod_waiting w = {0, 0, 0};
     struct isod_ring_progress p = {0, 0};
-    bool goes_on = prim_load_relaxed_u64(&at.team->status) != ISOD_STATUS_GAVE_UP;
+    bool goes_on = prim_load_relaxed_u64(&team->status) != ISOD_STATUS_GAVE_UP;
     while (goes_on && (p.count & ISOD_RING_REACHED) == 0) {
-        p = isod_ring_rounds(at.world, e, until, p.count);
+        p = isod_ring_rounds(team, e, until, p.count);
         if ((p.count & ISOD_RING_REACHED) == 0) {
-            struct isod_waited who = isod_who(ISOD_CALL_RING, isod_ring_pe(e));
-            *w = isod_wait_look(at, *w, isod_missed_at(who, (const void *)(uintptr_t)e.addr, 0, 0));
-            goes_on = w->reported != 2;
+            struct isod_waited who = isod_who(ISOD_CALL_RING, e.pe);
+            w = isod_wait_look(team, w, isod_missed_at(who, (const void *)(uintptr_t)e.addr, 0, 0));
+            goes_on = w.reported != 2;
         }
     }
     if (!goes_on && until == ISOD_RING_RESULT && p.count != 0)
-        isod_ring_leave(isod_ring_of(at.world), p.count - 1);
+        isod_ring_leave(isod_ring_of(team->world), p.count - 1);
     prim_acquire_from_peer();
     if (until == ISOD_RING_RESULT)
         return p.old;
     return goes_on ? p.count & ~ISOD_RING_REACHED : 0;
 }
-PRIM_COLD_FN uint64_t isod_ring_do(struct isod_origin at, struct isod_post e, enum isod_ring_until until)
+PRIM_COLD_FN uint64_t isod_ring_do(struct isod_team *team, struct isod_post e, enum isod_ring_until until)
 {
-    struct isod_waiting w = {0, 0, 0};
-    return isod_ring_run(at, e, until, &w);
+    return isod_ring_run(team, e, until);
 }
 
 /* ---- stages: pinned memory for data that the proxy cannot reach where it lies (shared memory, registers) ---- */
@@ -253,6 +252,7 @@ PRIM_COLD_FN uint64_t isod_ring_do(struct isod_origin at, struct isod_post e, en
  * thread has acquired. */
 PRIM_FN uint32_t isod_ring_take_stage(struct isod_ring *r)
 {
+    PRIM_ROLLED
     for (uint32_t i = 0; i < ISOD_RING_STAGES; i++) {
         uint64_t lease = prim_load_relaxed_u64(&r->leases[i]);
         if ((lease & 1) == 0 && isod_ring_is_done(r, lease >> 1) &&
@@ -290,9 +290,10 @@ PRIM_FN bool isod_ring_is_symmetric(struct isod_world *world, const void *addr, 
     return false;
 }
 
-/* Between a stage and the local end. The loop is short, since the bus is slower than any loop. Loads are atomic: data
- * that the proxy has put into a stage must not come out of a stale cache. */
-PRIM_FN void isod_ring_copy(struct prim_group g, char *staged, char *local, uint64_t bytes, bool gets)
+/* Between a stage and the local end. A function of its own, whose registers are no part of longer chains of calls. The
+ * loop is short, since the bus is slower than any loop. Loads are atomic: data that the proxy has put into a stage must
+ * not come out of a stale cache. */
+PRIM_COLD_FN void isod_ring_copy(struct prim_group g, char *staged, char *local, uint64_t bytes, bool gets)
 {
     uint64_t step = prim_size(g), i = prim_rank(g);
     if ((((uintptr_t)local | bytes) & 7) == 0) {
@@ -323,11 +324,10 @@ struct isod_ring_span {
 
 /* One attempt by the whole group to move the span, at most a stage, through a stage. 1: moved; 0: no stage is free;
  * -1: given up. The same on all threads. */
-PRIM_FN int isod_ring_stage(struct isod_origin at, struct prim_group g, struct isod_ring_span s, struct isod_post e,
-                            struct isod_waiting *w)
+PRIM_PART_FN int isod_ring_stage(struct isod_team *team, struct prim_group g, struct isod_ring_span s, int32_t pe,
+                                 bool gets)
 {
-    struct isod_ring *r = isod_ring_of(at.world);
-    bool gets = (uint32_t)e.kind_pe == ISOD_RING_GET_STAGED;
+    struct isod_ring *r = isod_ring_of(team->world);
     uint32_t stage = isod_ring_tell(g, prim_is_first(g) ? isod_ring_take_stage(r) : 0);
     uint64_t count = 1;
     if (stage >= ISOD_RING_STAGES)
@@ -335,12 +335,15 @@ PRIM_FN int isod_ring_stage(struct isod_origin at, struct prim_group g, struct i
     if (!gets)
         isod_ring_copy(g, r->stages + (uint64_t)stage * ISOD_RING_STAGE_BYTES, s.local, s.bytes, false);
     prim_gather_stores(g); /* the fence behind it is in isod_ring_write */
-    e.word0 = stage;
-    e.word1 = s.bytes;
-    if (prim_is_first(g))
-        count = isod_ring_run(at, e, gets ? ISOD_RING_DONE : ISOD_RING_POSTED, w);
+    if (prim_is_first(g)) {
+        struct isod_post e = isod_ring_order(gets ? ISOD_RING_GET_STAGED : ISOD_RING_STAGED,
+                                             (const void *)(uintptr_t)s.addr, pe);
+        e.word0 = stage;
+        e.word1 = s.bytes;
+        count = isod_ring_run(team, e, gets ? ISOD_RING_DONE : ISOD_RING_POSTED);
+    }
     bool lost = prim_sync_or(g, count == 0);
-    r = isod_ring_of(at.world);
+    r = isod_ring_of(team->world);
     if (gets && !lost)
         isod_ring_copy(g, r->stages + (uint64_t)stage * ISOD_RING_STAGE_BYTES, s.local, s.bytes, true);
     prim_sync(g);
@@ -350,7 +353,7 @@ PRIM_FN int isod_ring_stage(struct isod_origin at, struct prim_group g, struct i
 }
 
 /* Data goes through a stage piece by piece. */
-PRIM_FN void isod_ring_move_staged(struct isod_origin at, struct prim_group g, struct isod_ring_span s, int32_t pe,
+PRIM_FN void isod_ring_move_staged(struct isod_team *team, struct prim_group g, struct isod_ring_span s, int32_t pe,
                                    bool gets)
 {
     struct isod_waiting w = {0, 0, 0};
@@ -359,33 +362,32 @@ PRIM_FN void isod_ring_move_staged(struct isod_origin at, struct prim_group g, s
         struct isod_ring_span piece = s;
         if (piece.bytes > ISOD_RING_STAGE_BYTES)
             piece.bytes = ISOD_RING_STAGE_BYTES;
-        const void *addr = (const void *)(uintptr_t)s.addr;
-        moved = isod_ring_stage(at, g, piece, isod_ring_order(gets ? ISOD_RING_GET_STAGED : ISOD_RING_STAGED, addr, pe),
-                                &w);
+        moved = isod_ring_stage(team, g, piece, pe, gets);
         if (moved > 0) {
             s.addr += piece.bytes;
             s.local += piece.bytes;
             s.bytes -= piece.bytes;
-            w.since_ns = 0; /* the next piece waits anew */
+            w.since_ns = w.polls = w.reported = 0; /* the next piece waits anew */
         } else if (moved == 0) {
+            const void *addr = (const void *)(uintptr_t)s.addr;
             struct isod_missed m = isod_missed_at(isod_who(ISOD_CALL_RING, pe), addr, 0, 0);
-            bool stop = prim_is_first(g) && !isod_wait_pause(at, &w, m);
+            bool stop = prim_is_first(g) && !isod_wait_pause(team, &w, m);
             moved = prim_sync_or(g, stop) ? -1 : 0;
         }
     }
 }
 
 /* A local end in symmetric memory: the proxy reads or writes it in place, by one entry. */
-PRIM_COLD_FN void isod_ring_move(struct isod_origin at, struct prim_group g, struct isod_ring_span s, int32_t pe,
+PRIM_COLD_FN void isod_ring_move(struct isod_team *team, struct prim_group g, struct isod_ring_span s, int32_t pe,
                                  enum isod_ring_way way)
 {
     prim_gather_stores(g); /* the group's stores, the source among them; the fence behind it is in isod_ring_write */
-    const bool given_up = prim_load_relaxed_u64(&at.team->status) == ISOD_STATUS_GAVE_UP;
+    const bool given_up = prim_load_relaxed_u64(&team->status) == ISOD_STATUS_GAVE_UP;
     if (s.bytes == 0 || prim_sync_or(g, given_up))
         return;
     if (s.bytes <= (way == ISOD_RING_PUT_NBI ? ISOD_RING_INLINE_BYTES : ISOD_RING_STAGE_BYTES) ||
-        !isod_ring_is_symmetric(at.world, s.local, s.bytes)) {
-        isod_ring_move_staged(at, g, s, pe, way == ISOD_RING_GET);
+        !isod_ring_is_symmetric(team->world, s.local, s.bytes)) {
+        isod_ring_move_staged(team, g, s, pe, way == ISOD_RING_GET);
         return;
     }
     if (prim_is_first(g)) {
@@ -393,7 +395,7 @@ PRIM_COLD_FN void isod_ring_move(struct isod_origin at, struct prim_group g, str
                                              (const void *)(uintptr_t)s.addr, pe);
         e.word0 = (uint64_t)(uintptr_t)s.local;
         e.word1 = s.bytes;
-        (void)isod_ring_do(at, e, way == ISOD_RING_PUT_NBI ? ISOD_RING_POSTED : ISOD_RING_DONE);
+        (void)isod_ring_do(team, e, way == ISOD_RING_PUT_NBI ? ISOD_RING_POSTED : ISOD_RING_DONE);
     }
     prim_sync(g);
 }
@@ -407,17 +409,17 @@ PRIM_FN struct isod_ring_span isod_ring_span_of(const void *addr, const void *lo
  * this block on the ring. */
 PRIM_FN void isod_ring_put(shmemd_t h, struct prim_group g, struct isod_bytes b, int32_t pe)
 {
-    isod_ring_move(isod_origin_of(h), g, isod_ring_span_of(b.dest, b.source, b.len), pe, ISOD_RING_PUT);
+    isod_ring_move(h.team, g, isod_ring_span_of(b.dest, b.source, b.len), pe, ISOD_RING_PUT);
 }
 /* The same, but a source in symmetric memory may be reused only after isod_ring_quiet. */
 PRIM_FN void isod_ring_put_nbi(shmemd_t h, struct prim_group g, struct isod_bytes b, int32_t pe)
 {
-    isod_ring_move(isod_origin_of(h), g, isod_ring_span_of(b.dest, b.source, b.len), pe, ISOD_RING_PUT_NBI);
+    isod_ring_move(h.team, g, isod_ring_span_of(b.dest, b.source, b.len), pe, ISOD_RING_PUT_NBI);
 }
 /* By all threads of g. Done on return. */
 PRIM_FN void isod_ring_get(shmemd_t h, struct prim_group g, struct isod_bytes b, int32_t pe)
 {
-    isod_ring_move(isod_origin_of(h), g, isod_ring_span_of(b.source, b.dest, b.len), pe, ISOD_RING_GET);
+    isod_ring_move(h.team, g, isod_ring_span_of(b.source, b.dest, b.len), pe, ISOD_RING_GET);
 }
 
 /* ---- by one thread: small puts, atomics, signals, quiet ---- */
@@ -426,20 +428,20 @@ PRIM_FN void isod_ring_get(shmemd_t h, struct prim_group g, struct isod_bytes b,
 PRIM_FN void isod_ring_put_words(shmemd_t h, void *dest, struct isod_words w, int32_t pe)
 {
     struct isod_post e = isod_ring_order(ISOD_RING_INLINE, dest, pe);
-    e.op_bytes = isod_ring_op_bytes(0, w.bytes);
+    e.what |= isod_ring_op_bytes(0, w.bytes);
     e.word0 = w.word0;
     e.word1 = w.word1;
-    (void)isod_ring_do(isod_origin_of(h), e, ISOD_RING_POSTED);
+    (void)isod_ring_do(h.team, e, ISOD_RING_POSTED);
 }
 
 /* A fetching atomic returns the old value. Any other returns 0 at once. */
 PRIM_FN uint64_t isod_ring_amo(shmemd_t h, struct isod_word_op o, const void *addr, int32_t pe)
 {
     struct isod_post e = isod_ring_order(ISOD_RING_AMO, addr, pe);
-    e.op_bytes = isod_ring_op_bytes(o.op, o.bytes);
+    e.what |= isod_ring_op_bytes(o.op, o.bytes);
     e.word0 = o.operand;
     e.word1 = o.compare;
-    uint64_t old = isod_ring_do(isod_origin_of(h), e, o.fetches ? ISOD_RING_RESULT : ISOD_RING_POSTED);
+    uint64_t old = isod_ring_do(h.team, e, o.fetches ? ISOD_RING_RESULT : ISOD_RING_POSTED);
     return o.fetches ? old : 0;
 }
 
@@ -447,8 +449,8 @@ PRIM_FN uint64_t isod_ring_amo(shmemd_t h, struct isod_word_op o, const void *ad
 PRIM_FN uint64_t isod_ring_get_word(shmemd_t h, const void *source, uint32_t bytes, int32_t pe)
 {
     struct isod_post e = isod_ring_order(ISOD_RING_GET_WORD, source, pe);
-    e.op_bytes = isod_ring_op_bytes(0, bytes);
-    return isod_ring_do(isod_origin_of(h), e, ISOD_RING_RESULT);
+    e.what |= isod_ring_op_bytes(0, bytes);
+    return isod_ring_do(h.team, e, ISOD_RING_RESULT);
 }
 
 /* By the calling thread. The signal comes after all earlier operations of this block on the ring, and after data of the
@@ -456,44 +458,44 @@ PRIM_FN uint64_t isod_ring_get_word(shmemd_t h, const void *source, uint32_t byt
 PRIM_FN void isod_ring_signal(shmemd_t h, uint64_t *sig, uint64_t value, int op, int32_t pe)
 {
     struct isod_post e = isod_ring_order(ISOD_RING_SIGNAL, sig, pe);
-    e.op_bytes = isod_ring_op_bytes((uint32_t)op, 8);
+    e.what |= isod_ring_op_bytes((uint32_t)op, 8);
     e.word0 = value;
-    (void)isod_ring_do(isod_origin_of(h), e, ISOD_RING_POSTED);
+    (void)isod_ring_do(h.team, e, ISOD_RING_POSTED);
 }
 
 /* Until `count` tickets of the ring are done. false: given up. */
-PRIM_FN bool isod_ring_wait(struct isod_origin at, struct isod_ring *r, uint64_t count, struct isod_waited who)
+PRIM_FN bool isod_ring_wait(struct isod_team *team, struct isod_ring *r, uint64_t count, struct isod_waited who)
 {
     struct isod_waiting w = {0, 0, 0};
     bool goes_on = true;
     while (goes_on && !isod_ring_is_done(r, count))
-        goes_on = isod_wait_pause(at, &w, isod_missed_at(who, r->done, count, prim_load_relaxed_u64(&r->seen)));
+        goes_on = isod_wait_pause(team, &w, isod_missed_at(who, r->done, count, prim_load_relaxed_u64(&r->seen)));
     return goes_on;
 }
 
 /* Waits until all entries of this block are visible at their targets. By one thread, which has posted them or has
  * synchronised with the threads that did. false: given up, now or before. */
-PRIM_FN bool isod_ring_flush(struct isod_origin at, uint32_t call)
+PRIM_FN bool isod_ring_flush(struct isod_team *team, uint32_t call)
 {
-    struct isod_ring *r = isod_ring_of(at.world);
-    bool done = isod_ring_wait(at, r, prim_load_relaxed_u64(&r->head), isod_who(call, -1));
+    struct isod_ring *r = isod_ring_of(team->world);
+    bool done = isod_ring_wait(team, r, prim_load_relaxed_u64(&r->head), isod_who(call, -1));
     prim_acquire_from_peer(); /* pairs with the release store of `done` */
-    return done && prim_load_relaxed_u64(&at.team->status) == 0;
+    return done && prim_load_relaxed_u64(&team->status) == 0;
 }
 
 /* Waits until all entries that this PE's kernels have posted so far are visible at their targets. */
-PRIM_COLD_FN void isod_ring_quiet_at(struct isod_origin at)
+PRIM_COLD_FN void isod_ring_quiet_at(struct isod_team *team)
 {
-    bool goes_on = prim_load_relaxed_u64(&at.team->status) != ISOD_STATUS_GAVE_UP;
-    for (uint32_t i = 0; i < at.world->n_rings && goes_on; i++) {
-        struct isod_ring *r = &at.world->rings[i];
+    bool goes_on = prim_load_relaxed_u64(&team->status) != ISOD_STATUS_GAVE_UP;
+    for (uint32_t i = 0; i < team->world->n_rings && goes_on; i++) {
+        struct isod_ring *r = &team->world->rings[i];
         uint64_t head = prim_load_relaxed_u64(&r->head);
         if (head > prim_peek_u64(&r->seen))
-            goes_on = isod_ring_wait(at, r, head, isod_who(ISOD_CALL_QUIET, -1));
+            goes_on = isod_ring_wait(team, r, head, isod_who(ISOD_CALL_QUIET, -1));
     }
     prim_acquire_from_peer();
 }
-PRIM_FN void isod_ring_quiet(shmemd_t h) { isod_ring_quiet_at(isod_origin_of(h)); }
+PRIM_FN void isod_ring_quiet(shmemd_t h) { isod_ring_quiet_at(h.team); }
 
 #endif /* SHMEMD_NO_RING */
 

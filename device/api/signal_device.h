@@ -65,7 +65,7 @@ PRIM_FN void isod_signal_behind(shmemd_t h, struct isod_signal s, int pe, bool o
 /* The data by the whole group, then the signal by its first thread, who alone decides whether the handle is dead: the
  * others may see it otherwise, and all have to come to the sync. After that sync `source` is free. Where both places are
  * in evenly spaced heaps, one distance is all that is looked up; the other ways are a function of their own. */
-#if defined(SHMEMD_NO_RING) || defined(PRIM_FEW_SCALARS)
+#if defined(SHMEMD_NO_RING) || defined(PRIM_FEW_SCALARS) || defined(PRIM_CALLS_BY_ABI)
 #define ISOD_FAR_FN PRIM_FN
 #else
 #define ISOD_FAR_FN PRIM_CALL_FN
@@ -87,7 +87,7 @@ PRIM_FN void isod_put_signal(shmemd_t h, shmemd_group_t g, struct isod_bytes b, 
     bool even = h.flat != 0;
 #ifdef PRIM_FEW_SCALARS
     even = false;
-#elif defined(SHMEMD_NO_RING)
+#elif defined(SHMEMD_NO_RING) || defined(PRIM_CALLS_BY_ABI)
     even = even && g.kind == PRIM_THREAD; /* two copies of a group's would take more registers */
 #endif
     if (((int)isod_in_heap(h, b.dest) & (int)isod_in_heap(h, s.addr) & (int)even) == 0) { /* one branch */
@@ -205,7 +205,7 @@ PRIM_FN bool isod_ll_word_is(struct prim_ll line, uint32_t epoch)
 PRIM_FN uint64_t isod_ll_word_data(struct prim_ll line) { return line.data0 | (uint64_t)line.data1 << 32; }
 
 /* Lines first, first + stride, ...: all of them looked at until each has come. False: given up. */
-PRIM_FN bool isod_ll_wait(struct isod_origin at, const struct isod_packet *p, size_t first, size_t stride,
+PRIM_FN bool isod_ll_wait(struct isod_team *team, const struct isod_packet *p, size_t first, size_t stride,
                           struct prim_ll *lines)
 {
     struct isod_waiting w = {0, 0, 0};
@@ -224,18 +224,18 @@ PRIM_FN bool isod_ll_wait(struct isod_origin at, const struct isod_packet *p, si
         }
         if (missing == 0)
             return true;
-        if (!isod_wait_pause(at, &w, isod_missed_at(who, missing, p->epoch, seen)))
+        if (!isod_wait_pause(team, &w, isod_missed_at(who, missing, p->epoch, seen)))
             return false;
     }
 }
 
 /* A thread's lines from i on, some at once, until at most one is left: that one, or past the end; or ISOD_GAVE_UP. */
-PRIM_COLD_FN size_t isod_ll_get(struct isod_origin at, void *dest, struct isod_packet p, size_t i, size_t stride)
+PRIM_COLD_FN size_t isod_ll_get(struct isod_team *team, void *dest, struct isod_packet p, size_t i, size_t stride)
 {
     size_t lines = (p.bytes + 7) / 8, whole = isod_whole_ll(dest, p.bytes);
     for (; i + stride < lines; i += ISOD_LL_AT_ONCE * stride) {
         struct prim_ll got[ISOD_LL_AT_ONCE];
-        if (!isod_ll_wait(at, &p, i, stride, got))
+        if (!isod_ll_wait(team, &p, i, stride, got))
             return ISOD_GAVE_UP;
         for (size_t k = 0; k < ISOD_LL_AT_ONCE; k++) {
             size_t line = i + k * stride;
@@ -249,7 +249,7 @@ PRIM_COLD_FN size_t isod_ll_get(struct isod_origin at, void *dest, struct isod_p
 }
 
 /* One line; as isod_wait. False: given up. */
-PRIM_FN bool isod_ll_word_wait(struct isod_origin at, const struct prim_ll *from, uint32_t epoch, struct prim_ll *line)
+PRIM_FN bool isod_ll_word_wait(struct isod_team *team, const struct prim_ll *from, uint32_t epoch, struct prim_ll *line)
 {
     struct isod_waiting w = {0, 0, 0};
     struct isod_waited who = isod_who(ISOD_CALL_GET_PACKET, -1);
@@ -261,7 +261,7 @@ PRIM_FN bool isod_ll_word_wait(struct isod_origin at, const struct prim_ll *from
                 return true;
             prim_pause();
         }
-        w = isod_wait_look(at, w, isod_missed_at(who, from, epoch, line->epoch0));
+        w = isod_wait_look(team, w, isod_missed_at(who, from, epoch, line->epoch0));
         if (w.reported == 2)
             return false;
     }
@@ -274,12 +274,12 @@ PRIM_FN int isod_get_packet(shmemd_t h, shmemd_group_t g, void *dest, struct iso
     size_t whole = isod_whole_ll(dest, p.bytes); /* known before the line comes */
     bool lost = false;
     if (i + stride < lines) {
-        i = isod_ll_get(isod_origin_of(h), dest, p, i, stride);
+        i = isod_ll_get(h.team, dest, p, i, stride);
         lost = i == ISOD_GAVE_UP;
     }
     if (i < lines) {
         struct prim_ll line;
-        lost = !isod_ll_word_wait(isod_origin_of(h), (const struct prim_ll *)p.source + i, p.epoch, &line);
+        lost = !isod_ll_word_wait(h.team, (const struct prim_ll *)p.source + i, p.epoch, &line);
         if (!lost && i < whole)
             isod_whole_store((char *)dest + i * 8, isod_ll_word_data(line));
         else if (!lost)

@@ -115,17 +115,17 @@ PRIM_FN uint32_t isod_record_take(struct isod_world *world)
 
 /* The fields, then the state: pairs with the acquire load of the host's progress thread. Of r: call, pe, addr,
  * expected, seen, waited_ns. */
-PRIM_FN void isod_record_leave(struct isod_origin at, struct isod_record r, uint64_t state)
+PRIM_FN void isod_record_leave(struct isod_team *team, struct isod_record r, uint64_t state)
 {
-    const uint32_t index = isod_record_take(at.world);
+    const uint32_t index = isod_record_take(team->world);
     if (index == ISOD_NO_RECORD)
         return;
-    r.team = at.team->team;
-    r.slot = at.team->slot;
+    r.team = team->team;
+    r.slot = team->slot;
     r.block = prim_block_index();
     r.thread = prim_rank(prim_group_block());
     const uint64_t *from = (const uint64_t *)(const void *)&r;
-    uint64_t *to = (uint64_t *)(void *)&at.world->host->records[index];
+    uint64_t *to = (uint64_t *)(void *)&team->world->host->records[index];
     for (int i = 1; i < (int)(sizeof(r) / 8); i++) /* the first word is the state */
         prim_store_relaxed_u64(&to[i], from[i]);
     prim_fence_before_signal();
@@ -140,9 +140,9 @@ PRIM_FN bool isod_is_gone(const struct isod_world *world, int32_t world_pe)
     return prim_load_relaxed_u64(&ISOD_GONE(world->host)[world_pe]) != 0;
 }
 /* The abort word is set by a death alone, which this team masks. */
-PRIM_FN bool isod_outlives(struct isod_origin at)
+PRIM_FN bool isod_outlives(struct isod_team *team)
 {
-    return at.team->masks != 0 && prim_load_relaxed_u64(&at.world->host->abort) == ISOD_ABORT_DEATH;
+    return team->masks != 0 && prim_load_relaxed_u64(&team->world->host->abort) == ISOD_ABORT_DEATH;
 }
 PRIM_FN bool isod_is_collective(struct isod_waited who)
 {
@@ -150,35 +150,35 @@ PRIM_FN bool isod_is_collective(struct isod_waited who)
 }
 /* Where deaths are masked, waits go on but for those that cannot end: for a PE that is gone, and in a collective of a
  * team with such a member. A member that gives up sends nothing more, so the others must give up for its sake too. */
-PRIM_FN bool isod_stops(struct isod_origin at, struct isod_waited who)
+PRIM_FN bool isod_stops(struct isod_team *team, struct isod_waited who)
 {
-    if (!isod_outlives(at))
-        return prim_load_relaxed_u64(&at.world->host->abort) != ISOD_ABORT_NOT;
+    if (!isod_outlives(team))
+        return prim_load_relaxed_u64(&team->world->host->abort) != ISOD_ABORT_NOT;
     if (!isod_is_collective(who))
-        return who.pe >= 0 && isod_is_gone(at.world, who.pe);
-    int32_t left = at.team->n_pes;
-    while (left > 0 && !isod_is_gone(at.world, at.team->world_of[left - 1]))
+        return who.pe >= 0 && isod_is_gone(team->world, who.pe);
+    int32_t left = team->n_pes;
+    while (left > 0 && !isod_is_gone(team->world, team->world_of[left - 1]))
         left--;
     return left != 0;
 }
 
 /* The handle does nothing from here on, or no collective. The host sees the second word behind the end of the kernel, or
  * else together with the first one (forget_give_up in handle.c). */
-PRIM_FN void isod_handle_give_up(struct isod_origin at)
+PRIM_FN void isod_handle_give_up(struct isod_team *team)
 {
-    prim_store_relaxed_u64(&at.team->status, isod_outlives(at) ? ISOD_STATUS_BEREFT : ISOD_STATUS_GAVE_UP);
+    prim_store_relaxed_u64(&team->status, isod_outlives(team) ? ISOD_STATUS_BEREFT : ISOD_STATUS_GAVE_UP);
     prim_fence_before_signal();
-    prim_store_relaxed_u64(&at.world->host->gave_up, 1);
+    prim_store_relaxed_u64(&team->world->host->gave_up, 1);
 }
 
 /* Not 0: the handle has given up, or the host stops this PE's kernels, upon which it gives up now. */
-PRIM_FN int isod_status(struct isod_origin at)
+PRIM_FN int isod_status(struct isod_team *team)
 {
-    if (prim_load_lazy_u64(&at.team->status) == ISOD_STATUS_GAVE_UP)
+    if (prim_load_lazy_u64(&team->status) == ISOD_STATUS_GAVE_UP)
         return 1;
-    if (prim_load_relaxed_u64(&at.world->host->abort) == ISOD_ABORT_NOT || isod_outlives(at))
+    if (prim_load_relaxed_u64(&team->world->host->abort) == ISOD_ABORT_NOT || isod_outlives(team))
         return 0;
-    isod_handle_give_up(at);
+    isod_handle_give_up(team);
     return 1;
 }
 
@@ -197,20 +197,19 @@ struct isod_looked {
 };
 PRIM_COLD_FN struct isod_looked isod_look_at(struct isod_team *team, struct isod_looked w, struct isod_missed m)
 {
-    const struct isod_origin at = {team->world, team};
-    bool stop = prim_load_relaxed_u64(&team->ended) != 0 || isod_stops(at, m.who);
+    bool stop = prim_load_relaxed_u64(&team->ended) != 0 || isod_stops(team, m.who);
     /* One thread tells the host: records of all threads of a grid, one behind the other, would take a second. Of a
      * death that the team masks only collectives tell, which cannot go on. */
     if (stop && (prim_load_relaxed_u64(&team->status) != ISOD_STATUS_GOOD ||
-                 (isod_outlives(at) && !isod_is_collective(m.who)))) {
+                 (isod_outlives(team) && !isod_is_collective(m.who)))) {
         w.reported = 2;
         return w;
     }
-    uint64_t now = prim_clock_ns(), own = team->deadline_ns, deadline = own != 0 ? own : at.world->deadline_ns;
+    uint64_t now = prim_clock_ns(), own = team->deadline_ns, deadline = own != 0 ? own : team->world->deadline_ns;
     if (w.since_ns == 0)
         w.since_ns = now;
     bool late = deadline != 0 && now - w.since_ns > deadline && (w.reported & 3) == 0;
-    if (!stop && !late && (now - w.since_ns) >> (w.reported >> 2) <= at.world->trace_ns - 1) /* of 0: all */
+    if (!stop && !late && (now - w.since_ns) >> (w.reported >> 2) <= team->world->trace_ns - 1) /* of 0: all */
         return w;
     struct isod_record r;
     r.call = m.who.call;
@@ -221,26 +220,26 @@ PRIM_COLD_FN struct isod_looked isod_look_at(struct isod_team *team, struct isod
     r.waited_ns = now - w.since_ns;
     w.reported = stop ? 2 : late ? w.reported | 1 : w.reported + 4;
     if (stop)
-        isod_handle_give_up(at);
-    isod_record_leave(at, r, stop ? ISOD_RECORD_GAVE_UP : late ? ISOD_RECORD_LATE : ISOD_RECORD_TRACE);
+        isod_handle_give_up(team);
+    isod_record_leave(team, r, stop ? ISOD_RECORD_GAVE_UP : late ? ISOD_RECORD_LATE : ISOD_RECORD_TRACE);
     return w;
 }
-PRIM_FN struct isod_waiting isod_wait_look(struct isod_origin at, struct isod_waiting w, struct isod_missed m)
+PRIM_FN struct isod_waiting isod_wait_look(struct isod_team *team, struct isod_waiting w, struct isod_missed m)
 {
     struct isod_looked l = {w.since_ns, w.reported};
-    l = isod_look_at(at.team, l, m);
+    l = isod_look_at(team, l, m);
     w.since_ns = l.since_ns;
     w.reported = l.reported;
     return w;
 }
 
 /* One poll has failed. false: give up. For loops in which latency does not count: else as in isod_wait. */
-PRIM_FN bool isod_wait_pause(struct isod_origin at, struct isod_waiting *w, struct isod_missed m)
+PRIM_FN bool isod_wait_pause(struct isod_team *team, struct isod_waiting *w, struct isod_missed m)
 {
     prim_pause();
     if (++w->polls % ISOD_POLLS_PER_LOOK != 0)
         return true;
-    *w = isod_wait_look(at, *w, m);
+    *w = isod_wait_look(team, *w, m);
     return w->reported != 2;
 }
 
@@ -248,7 +247,7 @@ PRIM_FN bool isod_wait_pause(struct isod_origin at, struct isod_waiting *w, stru
  * it afterwards (and by its group, after a prim_sync). false: given up. *seen, when not NULL, gets the last value. Two
  * loops, the inner one left from within: nothing but the look itself stands between two looks, and nothing behind the
  * last, since all of that is latency. */
-PRIM_FN bool isod_wait_quietly(struct isod_origin at, struct isod_until u, struct isod_waited who, uint64_t *v)
+PRIM_FN bool isod_wait_quietly(struct isod_team *team, struct isod_until u, struct isod_waited who, uint64_t *v)
 {
     struct isod_waiting w = {0, 0, 0};
     for (;;) {
@@ -259,7 +258,7 @@ PRIM_FN bool isod_wait_quietly(struct isod_origin at, struct isod_until u, struc
                 return true;
             prim_pause();
         }
-        w = isod_wait_look(at, w, isod_missed_at(who, u.addr, u.value, *v));
+        w = isod_wait_look(team, w, isod_missed_at(who, u.addr, u.value, *v));
         if (w.reported == 2)
             return false;
     }
@@ -267,7 +266,7 @@ PRIM_FN bool isod_wait_quietly(struct isod_origin at, struct isod_until u, struc
 PRIM_FN bool isod_wait(shmemd_t h, struct isod_until u, struct isod_waited who, uint64_t *seen)
 {
     uint64_t v;
-    bool come = isod_wait_quietly(isod_origin_of(h), u, who, &v);
+    bool come = isod_wait_quietly(h.team, u, who, &v);
     prim_acquire_from_peer();
     if (seen != 0)
         *seen = v;

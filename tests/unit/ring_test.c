@@ -348,7 +348,7 @@ static void run_later_wait(void)
     static const uint64_t never = 0;
     uint64_t v, used = bench.world.records_used;
     struct isod_waited who = {0, 1};
-    CHECK(!isod_wait_quietly(isod_origin_of(handle()), isod_until_of(ISOD_U64, &never, ISOD_EQ, 1), who, &v));
+    CHECK(!isod_wait_quietly(handle().team, isod_until_of(ISOD_U64, &never, ISOD_EQ, 1), who, &v));
     CHECK_EQ(bench.world.records_used, used);
 }
 

@@ -100,7 +100,7 @@ PRIM_FN void isod_hier_tell(struct isod_coll *c, int32_t to, enum isod_hier_word
     if (memory != 0)
         prim_store_flag_u64((uint64_t *)(void *)(memory + at), value);
     else
-        isod_flag_store_far(isod_origin_of(c->h), c->h.heap, to, isod_coll_lane_at(c) + at, value);
+        isod_flag_store_far(c->h.team, to, isod_coll_lane_at(c) + at, value);
 }
 
 /* By the calling thread; after it isod_hier_met. */
@@ -186,7 +186,7 @@ PRIM_FN char *isod_hier_name(const struct isod_coll *c, struct isod_touched t, i
 PRIM_FN void isod_hier_flush(struct isod_coll *c)
 {
     if (c->rank == 0)
-        c->failed = !isod_ring_flush(isod_origin_of(c->h), c->call) || c->failed;
+        c->failed = !isod_ring_flush(c->h.team, c->call) || c->failed;
 }
 
 /* ---- data ---- */

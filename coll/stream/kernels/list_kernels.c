@@ -82,7 +82,7 @@ PRIM_FN void blocks_send(struct isod_coll *c, const struct list_blocks *b, uint6
 
 /* By one thread of a block whose lengths differ; the call goes on: what does not fit is not copied.
  * isod_coll_leave_misuse would take a register more, which this kernel does not have. */
-PRIM_COLD_FN void blocks_record(struct isod_origin at, uint32_t call, int32_t pe, uint64_t expected, uint64_t seen)
+PRIM_COLD_FN void blocks_record(struct isod_team *team, uint32_t call, int32_t pe, uint64_t expected, uint64_t seen)
 {
     struct isod_record r;
     r.call = call;
@@ -91,22 +91,22 @@ PRIM_COLD_FN void blocks_record(struct isod_origin at, uint32_t call, int32_t pe
     r.expected = expected;
     r.seen = seen;
     r.waited_ns = ISOD_MISUSE_BLOCKS;
-    isod_record_leave(at, r, ISOD_RECORD_MISUSE);
+    isod_record_leave(team, r, ISOD_RECORD_MISUSE);
 }
 
 /* By one thread, behind the call: the last block marks the handle, not before, since the others need the ring. The word
  * behind the list counts them, which is 0 when the call begins: it is this device's own, and orders nothing, since
  * isod_coll_leave has ended each block's part before. */
-PRIM_COLD_FN void blocks_mark(struct isod_origin at, uint64_t *count)
+PRIM_COLD_FN void blocks_mark(struct isod_team *team, uint64_t *count)
 {
     if (prim_fetch_add_u64(count, 1) == prim_block_count() - 1)
-        isod_handle_give_up(at);
+        isod_handle_give_up(team);
 }
 PRIM_FN int blocks_leave(struct isod_coll *c, const struct list_blocks *b)
 {
     int rc = isod_coll_leave(c);
     if (b->differ && c->rank == 0)
-        blocks_mark(isod_origin_of(c->h), (uint64_t *)(uintptr_t)b->a->list + 4 * (uint64_t)(uint32_t)c->h.n_pes);
+        blocks_mark(c->h.team, (uint64_t *)(uintptr_t)b->a->list + 4 * (uint64_t)(uint32_t)c->h.n_pes);
     return rc;
 }
 
@@ -118,7 +118,7 @@ PRIM_FN void blocks_compare(const struct isod_coll *c, struct list_blocks *b, in
         return;
     b->differ = true;
     if (c->rank == 0 && prim_block_index() == 0)
-        blocks_record(isod_origin_of(c->h), c->call, isod_world_pe(c->h, from), expected, sent);
+        blocks_record(c->h.team, c->call, isod_world_pe(c->h, from), expected, sent);
 }
 
 PRIM_FN const uint64_t *blocks_head(const struct isod_coll *c, int32_t from)

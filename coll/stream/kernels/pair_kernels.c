@@ -113,7 +113,7 @@ PRIM_FN void pair_move_piece(shmemd_t h, struct pair_part *p, uint32_t lane, cha
         uint64_t ring = (prim_block_index() & (h.world->n_rings - 1)) + 1;
         if (p->near == 0 && p->pair->rings[lane] != ring) { /* a count must not overtake those before it */
             if (p->pair->rings[lane] != 0)
-                isod_ring_quiet_at(isod_origin_of(h));
+                isod_ring_quiet_at(h.team);
             p->pair->rings[lane] = ring;
         }
         for (uint32_t step = sends && count == 0 ? 0 : 1; step < 2; step++) {
@@ -309,7 +309,7 @@ PRIM_FN int pairs_fail(const struct pair_round *r)
         prim_store_relaxed_u64(&p.pair->dead, 1);
     }
     if (prim_is_first(prim_group_block()))
-        isod_handle_give_up(isod_origin_of(r->h));
+        isod_handle_give_up(r->h.team);
     return 1;
 }
 
@@ -385,7 +385,7 @@ PRIM_FN int pairs_run(const struct pair_round *r)
                 continue;
             enum pair_progress one = pair_advance(r, &p);
             if (p.wrong && p.number == 0 && prim_is_first(prim_group_block()))
-                isod_coll_record_misuse(isod_origin_of(r->h), isod_who(pair_call_of(&p), p.use.peer),
+                isod_coll_record_misuse(r->h.team, isod_who(pair_call_of(&p), p.use.peer),
                                         ISOD_MISUSE_LENGTH, p.expected, p.seen);
             done.low |= one == PAIR_DONE && nth < 64 ? bit : 0;
             done.high |= one == PAIR_DONE && nth >= 64 ? bit : 0;
@@ -397,7 +397,7 @@ PRIM_FN int pairs_run(const struct pair_round *r)
         if (moved)
             w.since_ns = w.polls = w.reported = 0;
         else if (going && prim_is_first(prim_group_block()))
-            stop = !isod_wait_pause(isod_origin_of(r->h), &w, missed) ||
+            stop = !isod_wait_pause(r->h.team, &w, missed) ||
                    (w.polls % ISOD_POLLS_PER_LOOK == 0 && prim_load_relaxed_u64(&r->h.team->status) != 0);
         if (prim_sync_or(prim_group_block(), stop))
             return pairs_fail(r);
