@@ -37,7 +37,29 @@ static __device__ __forceinline__ uint64_t __ldg(const uint64_t *p) { return __n
 #endif
 
 #define PRIM_FN static __device__ __forceinline__
+/* With -rdc=true a function that the linker may replace by another file's has its callers keep the ABI: they leave what
+ * they hold in preserved registers or on the stack, and the kernel takes as many registers as the largest function. Of a
+ * function that is known to be its own, ptxas adds up what a chain of calls holds, and kernels of 1024 threads cannot be
+ * launched. Tags keep apart what is not the same function: of another release, and under other macros of the program. */
+#ifdef __CUDACC_RDC__
+#ifdef SHMEMD_NO_RING
+#define PRIM_CUDA_PATHS "near"
+#else
+#define PRIM_CUDA_PATHS "ring"
+#endif
+#ifdef ISOD_OWN_BY_ANY_ADDRESS
+#define PRIM_CUDA_OWN "any_address"
+#else
+#define PRIM_CUDA_OWN "symmetric"
+#endif
+#define PRIM_CUDA_RELEASE "isomer_200" /* ISOMER_VERSION */
+#define PRIM_COLD_FN               \
+    inline __device__ __noinline__ \
+        __attribute__((unused, abi_tag(PRIM_CUDA_RELEASE, PRIM_CUDA_PATHS, PRIM_CUDA_OWN)))
+#define PRIM_CALLS_BY_ABI
+#else
 #define PRIM_COLD_FN static __device__ __noinline__ __attribute__((unused))
+#endif
 #define PRIM_RESTRICT __restrict__
 #define PRIM_UNROLL _Pragma("unroll")
 #define PRIM_ROLLED _Pragma("unroll 1")

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # One version everywhere: ISOMER_VERSION and its string in shmem.h, the library's file, `isomer-info`, the package of
-# python/, and the first entry of CHANGELOG.md. `versions.sh ISOMER-INFO LIBRARY`
+# python/, the functions of kernels that linkers merge, and the first entry of CHANGELOG.md.
+# `versions.sh ISOMER-INFO LIBRARY`
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 text=$(sed -n 's/^#define ISOMER_VERSION_STRING "\(.*\)"$/\1/p' "$root/include/shmem.h")
@@ -13,6 +14,8 @@ same() { # WHAT VALUE EXPECTED
 }
 
 same "ISOMER_VERSION" "$number" "$(echo "$text" | awk -F . '{ print 10000 * $1 + 100 * $2 + $3 }')"
+same "PRIM_CUDA_RELEASE" "$number" \
+    "$(sed -n 's/^#define PRIM_CUDA_RELEASE "isomer_\([0-9]*\)".*/\1/p' "$root/device/api/prim_cuda.h")"
 same "the version of python/pyproject.toml" "$(sed -n 's/^version = "\(.*\)"$/\1/p' "$root/python/pyproject.toml")" "$text"
 same "isomer_shmem.__version__" "$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' "$root/python/isomer_shmem/__init__.py")" "$text"
 same "SERIES of isomer_shmem/_lib.py" "$(sed -n 's/^SERIES = \([0-9]*\).*/\1/p' "$root/python/isomer_shmem/_lib.py")" \
