@@ -4,8 +4,9 @@
 # spills, no stack. The library's kernels take no more registers, stack and spills than cuda_resources.table allows. By
 # the report of ptxas; no device is needed. And the local end of a put or get may be a thread's stack: it is accessed by
 # plain loads and stores. The table also has what calls take in kernels of programs (author_kernels.c): as they are, for
-# blocks of 1024 threads, without the ring (near), and for gfx942 where there is a clang. The time that the headers take
-# to compile is printed, since it depends on the machine.
+# blocks of 1024 threads, without the ring (near), and for gfx942 where there is a clang; and by NVSHMEM's names
+# (compat_kernels.cu), as they are and linked with -rdc=true. The time that the headers take to compile is printed, since
+# it depends on the machine.
 # usage: cuda_resources.sh [FOLDER]           FOLDER: of the library's kernels, built with ISO_TESTS for sm_90: its
 #                                             reports are taken. Without it they are compiled here, in two minutes.
 #        cuda_resources.sh --renew [FOLDER]   writes the table instead
@@ -120,6 +121,20 @@ author() { # NAME OPTIONS...: a report of the kernels isod_NAME_..._kernel
 author author
 author author_1024 -DPRIM_MAX_THREADS=1024
 author author_near -DSHMEMD_NO_RING
+compat="$root/tests/unit/compat_kernels.cu -I$root/include/compat"
+report $compat -DISO_AUTHOR=compat
+mv "$folder/report" "$folder/compat_kernels_c.o.report"
+
+# With -rdc=true the linker knows what a kernel takes with all that it calls: KERNEL FAMILY REGISTERS STACK SPILLS
+"$nvcc" -std=c++17 -O3 -arch=sm_90 -rdc=true -I"$root/include" $compat -DISO_AUTHOR=compat_rdc -dc -o "$folder/rdc.o"
+"$nvcc" -arch=sm_90 -dlink -Xnvlink -v "$folder/rdc.o" -o "$folder/linked.o" >"$folder/report" 2>&1
+sed -n "s/.*properties for 'isod_\(.*\)_kernel'.*/\1/p; s/.*used \([0-9]*\) registers.* \([0-9]*\) stack.*/\1 \2 0/p" \
+    "$folder/report" | paste -d ' ' - - | sed 's/^[^ ]*/isod_&_kernel &/' >"$folder/rdc"
+grep -q '^isod_compat_rdc_p_kernel compat_rdc_p [0-9]* [0-9]* 0$' "$folder/rdc" || { cat "$folder/report"; exit 1; }
+if awk '$3 > 64 { print $1 " takes " $3 " registers with -rdc=true: 1024 threads cannot be launched"; wrong = 1 }
+        END { exit !wrong }' "$folder/rdc"; then
+    exit 1
+fi
 
 clang=${ISO_HIP_COMPILER:-$(command -v clang-19 || true)}
 clang_release=$([ -z "$clang" ] || "$clang" --version | sed -n 's/.*clang version \([0-9]*\).*/\1/p')
@@ -165,7 +180,7 @@ awk '
         if (name !~ /_kernel$/) {
             file = FILENAME
             sub(/.*\//, "", file)
-            return file ~ /^author/ ? substr(file, 1, index(file, "_kernels") - 1) "_functions" : "functions"
+            return file ~ /^(author|compat)/ ? substr(file, 1, index(file, "_kernels") - 1) "_functions" : "functions"
         }
         sub(/^isod_/, "", name)
         sub(/_kernel$/, "", name)
@@ -178,7 +193,7 @@ awk '
     /bytes stack frame/ { stack = $1; spills = $5 }
     /Used [0-9]+ registers/ { registers = $5; put() }
     END { put() }' "$reports"/*_kernels_c.o.report >"$folder/kernels"
-cat "$folder/amd" >>"$folder/kernels"
+cat "$folder/amd" "$folder/rdc" >>"$folder/kernels"
 if ! grep -q ' stream_barrier ' "$folder/kernels" || ! grep -q '^isod_put_kernel ' "$folder/kernels"; then
     echo "no kernels in the reports of $reports"
     exit 1
