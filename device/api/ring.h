@@ -252,7 +252,9 @@ PRIM_COLD_FN uint64_t isod_ring_do(struct isod_team *team, struct isod_post e, e
  * thread has acquired. */
 PRIM_FN uint32_t isod_ring_take_stage(struct isod_ring *r)
 {
+#ifndef PRIM_FEW_SCALARS /* a loop's own */
     PRIM_ROLLED
+#endif
     for (uint32_t i = 0; i < ISOD_RING_STAGES; i++) {
         uint64_t lease = prim_load_relaxed_u64(&r->leases[i]);
         if ((lease & 1) == 0 && isod_ring_is_done(r, lease >> 1) &&
@@ -283,8 +285,10 @@ PRIM_FN bool isod_ring_is_symmetric(struct isod_world *world, const void *addr, 
 {
     for (uint32_t i = 0; i < world->n_segments; i++) {
         const struct isod_segment *s = &world->segments[i];
-        uint64_t offset = (uint64_t)((uintptr_t)addr - (uintptr_t)s->base);
-        if (offset < s->len && bytes <= s->len - offset)
+        /* As constants: AMD's compiler does not know that the world which a team names is device memory. */
+        uint64_t len = prim_load_const_u64(&s->len);
+        uint64_t offset = (uintptr_t)addr - prim_load_const_u64((const uint64_t *)(const void *)&s->base);
+        if (offset < len && bytes <= len - offset)
             return true;
     }
     return false;
@@ -377,16 +381,29 @@ PRIM_FN void isod_ring_move_staged(struct isod_team *team, struct prim_group g, 
     }
 }
 
+/* Whose handle it is. A function gets its team alone, and reads the world there. Where rare paths are inlined, the world
+ * is an argument of the kernel, which takes no register. */
+#ifdef PRIM_FEW_SCALARS
+typedef const shmemd_t *isod_ring_caller_t;
+#define ISOD_RING_CALLER(h) (&(h))
+#define ISOD_RING_TEAM(caller) ((caller)->team)
+#else
+typedef struct isod_team *isod_ring_caller_t;
+#define ISOD_RING_CALLER(h) ((h).team)
+#define ISOD_RING_TEAM(caller) (caller)
+#endif
+
 /* A local end in symmetric memory: the proxy reads or writes it in place, by one entry. */
-PRIM_COLD_FN void isod_ring_move(struct isod_team *team, struct prim_group g, struct isod_ring_span s, int32_t pe,
+PRIM_COLD_FN void isod_ring_move(isod_ring_caller_t caller, struct prim_group g, struct isod_ring_span s, int32_t pe,
                                  enum isod_ring_way way)
 {
+    struct isod_team *team = ISOD_RING_TEAM(caller);
     prim_gather_stores(g); /* the group's stores, the source among them; the fence behind it is in isod_ring_write */
     const bool given_up = prim_load_relaxed_u64(&team->status) == ISOD_STATUS_GAVE_UP;
     if (s.bytes == 0 || prim_sync_or(g, given_up))
         return;
     if (s.bytes <= (way == ISOD_RING_PUT_NBI ? ISOD_RING_INLINE_BYTES : ISOD_RING_STAGE_BYTES) ||
-        !isod_ring_is_symmetric(team->world, s.local, s.bytes)) {
+        !isod_ring_is_symmetric(caller->world, s.local, s.bytes)) {
         isod_ring_move_staged(team, g, s, pe, way == ISOD_RING_GET);
         return;
     }
@@ -409,17 +426,17 @@ PRIM_FN struct isod_ring_span isod_ring_span_of(const void *addr, const void *lo
  * this block on the ring. */
 PRIM_FN void isod_ring_put(shmemd_t h, struct prim_group g, struct isod_bytes b, int32_t pe)
 {
-    isod_ring_move(h.team, g, isod_ring_span_of(b.dest, b.source, b.len), pe, ISOD_RING_PUT);
+    isod_ring_move(ISOD_RING_CALLER(h), g, isod_ring_span_of(b.dest, b.source, b.len), pe, ISOD_RING_PUT);
 }
 /* The same, but a source in symmetric memory may be reused only after isod_ring_quiet. */
 PRIM_FN void isod_ring_put_nbi(shmemd_t h, struct prim_group g, struct isod_bytes b, int32_t pe)
 {
-    isod_ring_move(h.team, g, isod_ring_span_of(b.dest, b.source, b.len), pe, ISOD_RING_PUT_NBI);
+    isod_ring_move(ISOD_RING_CALLER(h), g, isod_ring_span_of(b.dest, b.source, b.len), pe, ISOD_RING_PUT_NBI);
 }
 /* By all threads of g. Done on return. */
 PRIM_FN void isod_ring_get(shmemd_t h, struct prim_group g, struct isod_bytes b, int32_t pe)
 {
-    isod_ring_move(h.team, g, isod_ring_span_of(b.source, b.dest, b.len), pe, ISOD_RING_GET);
+    isod_ring_move(ISOD_RING_CALLER(h), g, isod_ring_span_of(b.source, b.dest, b.len), pe, ISOD_RING_GET);
 }
 
 /* ---- by one thread: small puts, atomics, signals, quiet ---- */
