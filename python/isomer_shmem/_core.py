@@ -5,7 +5,8 @@ Each function of Core is the body of one call. It returns when the result is in 
 (layout, alignment, overlap) are repaired by a local copy. All other choices follow from arguments that torch requires to
 be equal on all ranks.
 """
-from ctypes import addressof, c_size_t, sizeof
+from array import array
+from ctypes import addressof
 
 import torch
 from torch.distributed import ReduceOp
@@ -113,8 +114,8 @@ class Core:
         self._args = Coll(team=lease.team, scale=1.0)  # one call at a time
         self._args_address, self._team = addressof(self._args), self._args.team or 0
         self._write = _lib.COLL_HEAD.pack_into
-        self._lists = (c_size_t * (4 * self.n))()  # what _blocks points to, one behind the other
-        start, step = addressof(self._lists), self.n * sizeof(c_size_t)
+        self._lists = array("Q", bytes(4 * 8 * self.n))  # what _blocks points to, one behind the other
+        start, step = self._lists.buffer_info()[0], 8 * self.n
         self._blocks = HostBlocks(start, start + step, start + 2 * step, start + 3 * step)
 
     def call(self, kind, dest=0, source=0, nelems=0, type=_lib.UINT8, op=0, root=0):

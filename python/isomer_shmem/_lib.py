@@ -37,6 +37,9 @@ class IsomerError(RuntimeError):
     """The library is missing, does not fit, or one of its calls has failed."""
 
 
+Text = c_char * 1024
+
+
 class UniqueId(ctypes.Structure):
     _fields_ = [("bytes", ctypes.c_ubyte * 128)]
 
@@ -112,7 +115,7 @@ CALLS = {
     "shmemx_device_text": (c_size_t, [c_char_p, c_size_t]),
     "shmemx_break": (c_int, [c_char_p]),
     "shmemx_status": (c_int, [c_void_p, c_int, POINTER(DeviceError)]),
-    "shmemx_team_create": (c_int, [POINTER(c_int), c_int, c_uint64, POINTER(c_void_p)]),
+    "shmemx_team_create": (c_int, [c_void_p, c_int, c_uint64, POINTER(c_void_p)]),
     "shmem_team_destroy": (None, [c_void_p]),
     "shmemx_coll_on_host": (c_int, [c_void_p]),
     "shmemx_info_text": (c_size_t, [c_char_p, c_size_t]),
@@ -211,11 +214,12 @@ class Library(ctypes.CDLL):
         if name not in CALLS:
             return super().__getattr__(name)
         try:
-            call = super().__getattr__(name)
+            call = self[name]
         except AttributeError:
             raise IsomerError(f"{self._name} has no {name}, which this package calls: install the package and the "
                               "library of one version") from None
         call.restype, call.argtypes = CALLS[name]
+        setattr(self, name, call)
         return call
 
 
@@ -279,7 +283,7 @@ def flavour():
 
 def text_of(call):
     """The text of a call that writes as snprintf does."""
-    text = ctypes.create_string_buffer(1024)
+    text = Text()
     call(text, len(text))
     return text.value.decode(errors="replace")
 

@@ -43,7 +43,7 @@ class Pairs:
         self.lock, self.lease = threading.Lock(), None  # of the group that has the team now: a weak reference
         self.rings = {}  # of the file pool: by bytes
         self.at_one_place, self.has_room = set(), True  # the addresses of the rings' buffers; False: no more of these
-        self.place, self._of, self.is_near = NOWHERE, None, False
+        self.place, self._of, self.is_near = NOWHERE, [None] * len(pes), False
         nbytes = self.nbytes()[0]
         own = world.lib.shmemx_local_malloc(nbytes, _lib.HOST_MEMORY)
         self.refusal = None if own else world.last_error()  # no error here: the other members are in the team, too
@@ -54,7 +54,8 @@ class Pairs:
         offset = c_uint64()
         world.check(world.lib.shmemx_offset_of(own, byref(offset)))
         # else another node's memory has no address here, and gloo does it all
-        self.place = offset.value if all(self._address(pe, offset.value) for pe in pes) else FAR
+        self._of = [self._address(pe, offset.value) for pe in pes]
+        self.place = offset.value if all(self._of) else FAR
 
     def _address(self, pe, place):
         """None where loads and stores do not reach it."""
@@ -67,7 +68,9 @@ class Pairs:
     def meet(self, places):
         """Takes the places that the members have told. False: a member has no words."""
         self.is_near = FAR not in places
-        self._of = [self._address(pe, place) for pe, place in zip(self.pes, places)] if self.is_near else None
+        if self.is_near:  # most places are equal on all members
+            self._of = [known if place == self.place else self._address(pe, place)
+                        for known, pe, place in zip(self._of, self.pes, places)]
         return NOWHERE not in places
 
     def word(self, at, which, peer, tag):
