@@ -189,7 +189,7 @@ class Sequence:
     """The calls of one group: body(core) in its turn. `abort(sentence)` must end a call that is under way."""
 
     def __init__(self, group, abort, limit, core=None):
-        self._group, self._abort, self._limit, self._core = group, abort, limit, core
+        self._group, self._abort, self.limit, self.core = group, abort, limit, core
         self._is_closed, self._thread = False, None
         self._begin()
         watch.add(self)
@@ -274,7 +274,7 @@ class Sequence:
         """None, or the error. This thread has the turn, and gives it."""
         self._under_way = name, time.monotonic(), options
         try:
-            body(self._core)
+            body(self.core)
             return None
         except Exception as caught:  # it belongs to the one who waits
             who, why = f"{name} of group {self._group}", str(caught)
@@ -296,7 +296,7 @@ class Sequence:
     def check_time(self):
         """Ends the call that has passed its limit. By the watch."""
         call = self._under_way
-        if call is not None and time.monotonic() > call[1] + (seconds := self._limit.of(call[2])):
+        if call is not None and time.monotonic() > call[1] + (seconds := self.limit.of(call[2])):
             self._abort(f"{call[0]} of group {self._group} has passed its timeout of {seconds:g} s")
 
     def close(self, seconds):

@@ -17,15 +17,16 @@ import sys
 import threading
 import time
 import traceback
-import uuid
 import weakref
-from ctypes import addressof, byref, c_int, c_uint64, c_void_p
+from array import array
+from ctypes import byref, c_uint64, c_void_p
 from datetime import timedelta
 
 import torch.distributed as dist
 from torch.distributed import PrefixStore
 
 from . import _lib, _work
+from ._core import Core
 from ._lib import IsomerError
 from ._pairs import TEAM_WORLD, Pairs
 
@@ -230,8 +231,8 @@ class World:
         if tag in kept:
             return kept.pop(tag)
         team = c_void_p()
-        numbers = (c_int * len(pes))(*pes)
-        self.check(self.lib.shmemx_team_create(numbers, len(pes), c_uint64(tag), byref(team)))
+        numbers = array("i", pes)
+        self.check(self.lib.shmemx_team_create(numbers.buffer_info()[0], len(pes), tag, byref(team)))
         return team, Pairs(self, pes, tag)
 
     def give_team(self, pes, tag, team, pairs):
@@ -276,7 +277,7 @@ def _has_few_queues():
 class Lease:
     """A team of the running job, for one group."""
 
-    def __init__(self, world, pes, tag, team, pairs):
+    def __init__(self, world, pes, tag, team, pairs, limit):
         self.world, self.pes, self.tag, self.team, self.pairs = world, pes, tag, team, pairs
         self.one_slot = False  # of calls on streams; the same on all members
         self.broken = None  # why no call of the group works any more
@@ -284,6 +285,7 @@ class Lease:
         pairs.lease = weakref.ref(self)
         world.alive.add(self)
         world.leases += 1
+        self.sequence = _work.Sequence(world.names(pes), self.abort_here, limit, Core(self))
 
     # ---- errors, as of World ----
 
@@ -347,19 +349,13 @@ class Lease:
             if channel.core.n > 1:
                 self.world.lib.shmemx_team_break(channel.core.lease.team, text)
 
-    def agree(self, seconds):
+    def agree(self):
         """Whether all members have what a group needs; they tell each other. An error when one has died, or has not come
-        within `seconds`. Collective."""
-        places, mine = (c_uint64 * len(self.pes))(), c_uint64(self.pairs.place)
-        call = _lib.Coll(kind=_lib.FCOLLECT, team=self.team, dest=addressof(places), source=addressof(mine), nelems=1,
-                         type=_lib.UINT64)
-        sequence = _work.Sequence(self.world.names(self.pes), self.abort_here, _work.Limit(seconds))
-        try:
-            sequence.run("start", lambda _: self.check_call(self.world.lib.shmemx_coll_on_host(byref(call))), [], None,
-                         False)
-        finally:
-            sequence.close(0)
-        return self.pairs.meet(list(places))
+        within the limit. Collective."""
+        mine, places = array("Q", [self.pairs.place]), array("Q", bytes(8 * len(self.pes)))
+        self.sequence.run("start", lambda core: core.call(
+            _lib.FCOLLECT, places.buffer_info()[0], mine.buffer_info()[0], 1, _lib.UINT64), [], None, False)
+        return self.pairs.meet(places)
 
     def close(self, seconds, ends_job=True):
         """Gives the team back. The last lease ends the job, and waits up to `seconds` for the other PEs."""
@@ -371,7 +367,7 @@ class Lease:
                 self.world.give_team(self.pes, self.tag, self.team, self.pairs)
             elif self.broken is not None:
                 self.world.lib.shmemx_status(self.team, 0, None)  # so that streams do not fail by it any more
-            self.team = None
+            self.team = self.sequence = None  # which names this object
             self.world.alive.discard(self)
             self.world.leases -= 1
             if self.world.leases == 0 and ends_job and _world is self.world:
@@ -397,7 +393,7 @@ def exchange(store, stage, rank, size, timeout, record):
     """All members' records, in the order of ranks."""
     keys = [f"{stage}/{member}" for member in range(size)]
     store.set(keys[rank], json.dumps(record))
-    records = [json.loads(each) for each in _get_all(store, keys, timeout)]
+    records = json.loads(b"[%s]" % b",".join(_get_all(store, keys, timeout)))
     if any(isinstance(each, dict) and (each.get("error") or each.get("failure")) for each in records):
         _let_others_read(store, stage, size)
     return records
@@ -452,9 +448,9 @@ def decide(records):
 def _describe(rank, ranks):
     """This process as the other members must know it. Teams of exactly the members' PEs can be used again: this one
     tells which PEs it takes them for."""
-    record = {"error": None, "world": None, "pe": rank, "pes": [], "free": [], "tag": uuid.uuid4().int >> 65,
-              "rank": ranks[rank], "members": ranks, "node": [os.uname().nodename, os.environ.get("SHMEM_NODE", "")],
-              "one_slot": _has_few_queues()}
+    record = {"error": None, "world": None, "pe": rank, "pes": [], "free": [], "rank": ranks[rank], "members": ranks,
+              "tag": int.from_bytes(os.urandom(8), "little") >> 1, "one_slot": _has_few_queues(),
+              "node": [os.uname().nodename, os.environ.get("SHMEM_NODE", "")]}
     try:
         _lib.load()
         if _world is not None:
@@ -462,13 +458,13 @@ def _describe(rank, ranks):
             pes = [_world.ranks.index(each) for each in ranks if each in _world.ranks]
             record.update(world=_world.name, pe=_world.pe, pes=pes, free=sorted(_world.free_teams.get(tuple(pes), {})))
         elif rank == 0:
-            record.update(id=_lib.new_uniqueid(), name=uuid.uuid4().hex)
+            record.update(id=_lib.new_uniqueid(), name=os.urandom(16).hex())
     except IsomerError as error:
         record["error"] = str(error)
     return record
 
 
-def _take(records, rank):
+def _take(records, rank, timeout):
     """Starts the job, or joins the members in a team of it: (lease, why there is none)."""
     global _world
     what, detail = decide(records)
@@ -484,7 +480,7 @@ def _take(records, rank):
     else:
         pes, tag = tuple(record["pe"] for record in records), detail
     try:
-        lease = Lease(_world, pes, tag, *_world.take_team(pes, tag))
+        lease = Lease(_world, pes, tag, *_world.take_team(pes, tag), _work.Limit(timeout.total_seconds()))
     except IsomerError as error:
         return None, str(error)
     return lease, lease.pairs.refusal
@@ -507,18 +503,19 @@ def join(store, rank, ranks, timeout):
         records = exchange(store, "member", rank, size, timeout, _describe(rank, ranks))
         lease, reason, failure = None, None, None
         try:
-            lease, reason = _take(records, rank)
+            lease, reason = _take(records, rank, timeout)
             _register_exit()
         except IsomerError as error:
             failure = str(error)
         try:  # by the team, which takes no round trips to the store
-            is_agreed = lease is not None and lease.agree(timeout.total_seconds())
+            is_agreed = lease is not None and lease.agree()
         except dist.DistBackendError as error:  # other members may have agreed, and tell no outcome
             is_agreed, failure, timeout = False, str(error.__cause__), min(timeout, timedelta(seconds=EXIT_SECONDS))
         if is_agreed:
             lease.one_slot = any(record["one_slot"] for record in records)
         else:
             if lease is not None:
+                lease.sequence.close(0)
                 lease.close(0)
             lease, reason = None, _why_not(store, rank, size, timeout, failure, reason)
         _last_store = None

@@ -14,7 +14,6 @@ import warnings
 import weakref
 from collections import namedtuple
 from datetime import timedelta
-from uuid import uuid4
 
 import torch
 import torch.distributed as dist
@@ -22,14 +21,13 @@ from torch._C._distributed_c10d import ErrorType
 from torch.distributed import PrefixStore, ProcessGroup, ProcessGroupGloo
 
 from . import _instruments, _world
-from ._core import Core
 from ._dispatch import CALLS, by_gloo, check_rank, in_lists, is_wrapper, options_of, unwrapped
 from ._lib import IsomerError
 from ._pairs import TAGS, PointToPoint
 from ._device import streams_of
 from ._instruments import is_new, modes_look, profiler_looks
 from ._stream import Queue
-from ._work import IN_CHILD, AllWork, IsomerWork, Limit, Sequence, not_compiled
+from ._work import IN_CHILD, AllWork, IsomerWork, Limit, not_compiled
 from .pool import device_pool_of, pool_of
 
 _warned = set()
@@ -62,7 +60,7 @@ def create(options, _backend_options=None):
     era = getattr(dist.group.WORLD, "uuid", "")
     count = store.add(f"isomer/made/{era}/{rank}", 1)
     prefix = PrefixStore(f"isomer/{era}/{count}", store)
-    lease, reason = _world.join(PrefixStore("join", prefix), rank, ranks, timeout)
+    lease, reason = _world.join(prefix, rank, ranks, timeout)
     if lease is None:
         warn_once(f"a group of {size} has no team, because {reason}")
     return IsomerGroup(options, ranks, lease, Gloo(PrefixStore("gloo", prefix), rank, size, timeout))
@@ -258,7 +256,7 @@ class IsomerGroup(ProcessGroup):
     def __init__(self, options, ranks, lease, gloo):
         self._rank, self._size, self._ranks = options.group_rank, options.group_size, ranks
         super().__init__(options.group_rank, options.group_size)
-        self._store, self._pid, self._handle, self._uuids = options.store, os.getpid(), uuid4().hex, set()
+        self._store, self._pid, self._handle, self._uuids = options.store, os.getpid(), os.urandom(16).hex(), set()
         self.uuid = ""  # of the last reconfigure()
         self._limit = Limit(options.timeout.total_seconds())
         self._devices = [torch.device("cpu"), torch.device("cuda")] if has_gpu() else [torch.device("cpu")]
@@ -279,8 +277,8 @@ class IsomerGroup(ProcessGroup):
         if lease is None or not lease.pairs.is_near:  # it does all sends and receives
             gloo.connect()
         if lease is not None:
-            self._core, self._pairs = Core(lease), PointToPoint(lease, self._limit)
-            self._sequence = Sequence(lease.world.names(lease.pes), lease.abort_here, self._limit, self._core)
+            self._sequence, self._pairs = lease.sequence, PointToPoint(lease, self._limit)
+            self._sequence.limit, self._core = self._limit, self._sequence.core
             self._streams = streams_of(lease.world)
             _world.enter(self)
 

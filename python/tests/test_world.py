@@ -467,7 +467,7 @@ def test_all_ranks_learn_that_one_has_no_memory_for_a_group(ranks):
 def dies_while_it_starts():
     rank = dist.get_rank()
     if rank == 1:
-        _world.Lease.agree = lambda lease, seconds: os._exit(0)
+        _world.Lease.agree = lambda lease: os._exit(0)
     with pytest.raises(RuntimeError, match=r"rank 1 \(pid .*died"):
         dist.new_group(list(range(dist.get_world_size())), timeout=timedelta(seconds=5))
 
