@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define TEAMS_MAX 65536
 #define FIRST_INDEX 3 /* 0 is SHMEM_TEAM_INVALID, 1 SHMEM_TEAM_WORLD, 2 SHMEM_TEAM_SHARED */
@@ -133,7 +134,9 @@ static int start_predefined(struct team *team, shmem_team_t handle, const int *p
 int iso_team_start(void)
 {
     struct state *self = ISO;
-    struct team_table *teams = self->teams = (struct team_table *)calloc(1, sizeof *teams);
+    /* Not by calloc: as the table of ctx.c. */
+    void *table = mmap(NULL, sizeof(struct team_table), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct team_table *teams = self->teams = table != MAP_FAILED ? (struct team_table *)table : NULL;
     self->world = (struct team *)calloc(1, sizeof *self->world);
     self->shared = (struct team *)calloc(1, sizeof *self->shared);
     if (teams == NULL || self->world == NULL || self->shared == NULL)
@@ -172,7 +175,8 @@ void iso_team_stop(void)
     free(self->shared);
     free(self->world);
     self->shared = self->world = NULL;
-    free(teams);
+    if (teams != NULL)
+        munmap(teams, sizeof *teams);
     self->teams = NULL;
 }
 
