@@ -219,7 +219,7 @@ SHMEM_API(shmemx_team_free, pshmemx_team_free);
 int pshmemx_team_free(shmem_team_t team_handle, void *ptr)
 {
     static const char call[] = "shmemx_team_free";
-    struct alloc_object object = {0, 0};
+    struct alloc_object object = {0};
     struct team *team = team_of_buffer(team_handle, call);
     if (team == NULL)
         return 1;

@@ -31,7 +31,9 @@ enum { SPARE_AFTER = 1 };                 /* neither: list of unused entries */
 struct block {
     uint64_t offset;
     uint64_t size;      /* a multiple of the unit; 0: unused entry */
-    uint64_t requested; /* size == requested rounded up; 0: free */
+    uint64_t requested : 62; /* size == requested rounded up; 0: free */
+    uint64_t kept : 1;       /* false where it is free, as is the next one */
+    uint64_t lent : 1;
     uint32_t prev;      /* neighbours in memory */
     uint32_t next;
     uint32_t links[2];
@@ -259,7 +261,7 @@ static void absorb_next(struct alloc *a, uint32_t index)
 /* A block that is in no bin and no tree becomes free. */
 static void release_block(struct alloc *a, uint32_t index)
 {
-    a->blocks[index].requested = 0;
+    a->blocks[index].requested = a->blocks[index].kept = a->blocks[index].lent = 0;
     if (is_free(a, a->blocks[index].next)) {
         bin_remove(a, a->blocks[index].next);
         absorb_next(a, index);
@@ -480,6 +482,37 @@ int iso_alloc_resize(struct alloc *a, size_t offset, size_t size)
     return rc;
 }
 
+int iso_alloc_keep(struct alloc *a, size_t offset)
+{
+    pthread_mutex_lock(&a->lock);
+    uint32_t index = tree_find(a, offset);
+    if (index != NIL)
+        a->blocks[index].kept = 1;
+    pthread_mutex_unlock(&a->lock);
+    return index == NIL ? -ENOENT : 0;
+}
+
+void iso_alloc_lend(struct alloc *a)
+{
+    pthread_mutex_lock(&a->lock);
+    for (uint32_t i = FIRST; i != NIL; i = a->blocks[i].next)
+        a->blocks[i].lent = !is_free(a, i) && !a->blocks[i].kept;
+    pthread_mutex_unlock(&a->lock);
+}
+
+void iso_alloc_end_lending(struct alloc *a)
+{
+    pthread_mutex_lock(&a->lock);
+    for (uint32_t i = FIRST; i != NIL; i = a->blocks[i].next)
+        a->blocks[i].lent = 0;
+    pthread_mutex_unlock(&a->lock);
+}
+
+static struct alloc_object object_of(const struct block *b)
+{
+    return (struct alloc_object){(size_t)b->offset, (size_t)b->requested, b->kept, b->lent};
+}
+
 bool iso_alloc_find(struct alloc *a, size_t offset, struct alloc_object *object)
 {
     pthread_mutex_lock(&a->lock);
@@ -487,7 +520,7 @@ bool iso_alloc_find(struct alloc *a, size_t offset, struct alloc_object *object)
     const struct block *b = &a->blocks[index];
     bool found = index != NIL && offset - b->offset < b->size;
     if (found)
-        *object = (struct alloc_object){(size_t)b->offset, (size_t)b->requested};
+        *object = object_of(b);
     pthread_mutex_unlock(&a->lock);
     return found;
 }
@@ -502,7 +535,7 @@ bool iso_alloc_next(struct alloc *a, size_t from, struct alloc_object *object)
         i = a->blocks[i].links[behind ? TREE_LOWER : TREE_HIGHER];
     }
     if (found != NIL)
-        *object = (struct alloc_object){a->blocks[found].offset, a->blocks[found].requested};
+        *object = object_of(&a->blocks[found]);
     pthread_mutex_unlock(&a->lock);
     return found != NIL;
 }
@@ -551,7 +584,7 @@ static bool chain_is_valid(const struct alloc *a, struct census *census)
             return false;
         if (b->size == 0 || b->size % ISO_ALLOC_UNIT != 0)
             return false;
-        if (b->requested == 0 ? is_free(a, b->next)
+        if (b->requested == 0 ? is_free(a, b->next) || b->kept || b->lent
                               : b->size != round_to_unit(b->requested) || b->offset + b->size > a->top)
             return false;
         census->free += b->requested == 0;

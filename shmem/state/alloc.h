@@ -18,6 +18,8 @@ struct alloc;
 struct alloc_object {
     size_t offset;
     size_t size; /* as it was asked for */
+    bool kept;   /* iso_alloc_keep */
+    bool lent;   /* iso_alloc_lend */
 };
 
 struct alloc_stats {
@@ -48,6 +50,12 @@ int iso_alloc_free(struct alloc *alloc, size_t offset);
 /* Gives the object at offset another size > 0 where it is. 0, -ENOSPC (what follows it is not free), -ENOENT, -ENOMEM.
  */
 int iso_alloc_resize(struct alloc *alloc, size_t offset, size_t size);
+
+/* Two marks of objects, for their owners alone. An object gets `kept` once; `lent` is what all that are not kept get,
+ * and lose again. New objects have neither. iso_alloc_keep: 0; -ENOENT: no object begins at offset. */
+int iso_alloc_keep(struct alloc *alloc, size_t offset);
+void iso_alloc_lend(struct alloc *alloc);
+void iso_alloc_end_lending(struct alloc *alloc);
 
 /* The live object whose bytes contain offset (the bytes that fill it up to the unit included); false: none. */
 bool iso_alloc_find(struct alloc *alloc, size_t offset, struct alloc_object *object);

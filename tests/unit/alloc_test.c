@@ -36,7 +36,7 @@ static void model_insert(struct model *m, size_t offset, size_t size)
     size_t i = m->n++;
     for (; i > 0 && m->objects[i - 1].offset > offset; i--)
         m->objects[i] = m->objects[i - 1];
-    m->objects[i] = (struct alloc_object){offset, size};
+    m->objects[i] = (struct alloc_object){.offset = offset, .size = size};
     CHECK(offset >= gap_start(m, i) && offset + round_up(size, UNIT) <= gap_end(m, i + 1));
     if (offset + round_up(size, UNIT) > m->top)
         m->top = offset + round_up(size, UNIT);
@@ -101,7 +101,7 @@ static void step_resize(struct alloc *alloc, struct model *m, size_t i, size_t s
 
 static void step_find(struct alloc *alloc, const struct model *m, size_t offset)
 {
-    struct alloc_object found = {0, 0};
+    struct alloc_object found = {0};
     const struct alloc_object *expected = NULL;
     for (size_t i = 0; i < m->n; i++)
         if (offset >= m->objects[i].offset && offset < m->objects[i].offset + round_up(m->objects[i].size, UNIT))
@@ -292,6 +292,39 @@ static void test_common_place(void)
     iso_alloc_destroy(b);
 }
 
+static bool has_marks(struct alloc *alloc, size_t offset, bool kept, bool lent)
+{
+    struct alloc_object object;
+    return iso_alloc_find(alloc, offset, &object) && object.kept == kept && object.lent == lent;
+}
+
+/* Both marks go with their object, and a new one at its place has neither. */
+static void test_marks(void)
+{
+    struct alloc *alloc = iso_alloc_create(100 * UNIT, 0);
+    size_t kept, lent, fresh;
+    CHECK_OR_EXIT(alloc != NULL);
+    CHECK_EQ(iso_alloc_get(alloc, UNIT, 3 * UNIT, &kept), 0);
+    CHECK_EQ(iso_alloc_get(alloc, UNIT, 3 * UNIT, &lent), 0);
+    CHECK_EQ(iso_alloc_keep(alloc, kept + UNIT), -ENOENT);
+    CHECK_EQ(iso_alloc_keep(alloc, kept), 0);
+    CHECK_EQ(iso_alloc_resize(alloc, kept, 2 * UNIT), 0);
+    iso_alloc_lend(alloc);
+    CHECK(has_marks(alloc, kept, true, false) && has_marks(alloc, lent, false, true));
+    CHECK_EQ(iso_alloc_get(alloc, UNIT, 5 * UNIT, &fresh), 0);
+    CHECK(has_marks(alloc, fresh, false, false));
+    CHECK_EQ(iso_alloc_free(alloc, lent), 0);
+    CHECK_EQ(iso_alloc_free(alloc, kept), 0);
+    CHECK(iso_alloc_is_valid(alloc));
+    CHECK_EQ(iso_alloc_take(alloc, kept, 6 * UNIT), 0);
+    CHECK(has_marks(alloc, kept, false, false));
+    iso_alloc_lend(alloc);
+    CHECK(has_marks(alloc, kept, false, true) && has_marks(alloc, fresh, false, true));
+    iso_alloc_end_lending(alloc);
+    CHECK(has_marks(alloc, kept, false, false) && has_marks(alloc, fresh, false, false));
+    iso_alloc_destroy(alloc);
+}
+
 /* A hundred thousand live objects: the tree stays shallow enough and the bookkeeping grows. */
 static void test_many_objects(void)
 {
@@ -319,6 +352,7 @@ int main(void)
     test_deterministic();
     test_bookkeeping_full();
     test_common_place();
+    test_marks();
     test_many_objects();
     test_random((size_t)1 << 16, 1, 6000);
     test_random(((size_t)1 << 20) + 3 * UNIT, 2, 6000);

@@ -68,7 +68,7 @@ static void fuzz_get(struct fuzz *f)
         i++;
     memmove(&f->objects[i + 1], &f->objects[i], (f->n - i) * sizeof f->objects[0]);
     f->n++;
-    f->objects[i] = (struct alloc_object){offset, size};
+    f->objects[i] = (struct alloc_object){.offset = offset, .size = size};
     require(offset % align == 0 && offset >= gap_start(f, i) && end_of(&f->objects[i]) <= gap_end(f, i + 1));
 }
 
@@ -84,7 +84,7 @@ static void fuzz_free(struct fuzz *f)
 static void fuzz_resize(struct fuzz *f)
 {
     size_t i = (size_t)take(f, 1) % f->n, size = take_size(f);
-    struct alloc_object changed = {f->objects[i].offset, size};
+    struct alloc_object changed = {.offset = f->objects[i].offset, .size = size};
     int possible = size <= f->cap && end_of(&changed) <= gap_end(f, i + 1);
     int rc = iso_alloc_resize(f->alloc, changed.offset, size);
     require(rc == (size == 0 ? -EINVAL : possible ? 0 : -ENOSPC));
