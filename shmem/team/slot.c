@@ -22,7 +22,7 @@
 
 enum {
     FIRST_AGREED = 2, /* 0: world, 1: shared */
-    SLOTS = ISO_SLOTS + ISO_SLOTS_FIRST_CALLS,
+    SLOTS = ISO_SLOTS_ALL,
     REFUSALS = 64, /* entries behind the slots: a grant there means "no slot is free" */
     ENTRIES = SLOTS + REFUSALS,
     WORD_BITS = 64,
@@ -78,14 +78,17 @@ static size_t request_offset(int sender, int ticket)
     size_t requests = directory_offset() + page_up(sizeof(struct directory));
     return requests + ((size_t)sender * TICKETS + (size_t)ticket) * sizeof(struct slot_request);
 }
-static size_t slots_offset(void) { return page_up(request_offset(ISO->n_pes, 0)); }
+size_t iso_slot_offset(int index)
+{
+    return page_up(request_offset(ISO->n_pes, 0)) + (size_t)index * ISO->slot_bytes;
+}
 
 size_t iso_slot_control_bytes(int n_pes)
 {
     struct state *self = ISO;
     assert(self->n_pes == n_pes); /* the layout of a slot depends on it */
     self->slot_bytes = iso_slot_stage_offset(self) + (size_t)n_pes * 2 * ISO_STAGE_BYTES;
-    return slots_offset() + SLOTS * self->slot_bytes;
+    return iso_slot_offset(SLOTS);
 }
 
 static struct directory *my_directory(void)
@@ -560,7 +563,7 @@ static int make_nodes(struct slot *slot, const int *world_of, int n_pes)
  * are hidden from all PEs or from none. */
 static int make_views(struct slot *slot, const int *world_of, int n_pes)
 {
-    size_t offset = slots_offset() + (size_t)slot->index * ISO->slot_bytes;
+    size_t offset = iso_slot_offset(slot->index);
     bool direct = true;
     for (int i = 0; i < n_pes; i++) {
         int pe = world_of[i];
@@ -718,7 +721,7 @@ void iso_slot_hear_end(int index, const void *told)
     memcpy(&end, told, sizeof end);
     end.why[sizeof end.why - 1] = '\0';
     if (index >= FIRST_AGREED && index < ISO_SLOTS)
-        tell_end((char *)ISO->control + slots_offset() + (size_t)index * ISO->slot_bytes, end.by, end.why);
+        tell_end((char *)ISO->control + iso_slot_offset(index), end.by, end.why);
 }
 _Static_assert(sizeof(struct slot_end) == CHANNEL_BODY_BYTES, "one message of the channel");
 
@@ -747,7 +750,7 @@ int iso_slot_give_up(const struct slot *slot, const char *call)
 
 struct place iso_slot_place(const struct slot *slot, size_t offset, int pe)
 {
-    return control_place(slots_offset() + (size_t)slot->index * ISO->slot_bytes + offset, pe);
+    return control_place(iso_slot_offset(slot->index) + offset, pe);
 }
 
 void iso_slot_far_signal(const struct slot *slot, size_t offset, int pe, uint64_t value, const char *call)

@@ -14,6 +14,7 @@
 
 #define ISO_SLOTS 1024                 /* sequences of collectives that may be alive on one PE */
 #define ISO_SLOTS_FIRST_CALLS 64        /* more of them, which only first calls of slots take, for their time */
+#define ISO_SLOTS_ALL (ISO_SLOTS + ISO_SLOTS_FIRST_CALLS)
 #define ISO_SLOTS_KEPT (ISO_SLOTS / 2) /* active sets keep those below; the rest is for teams, and for single calls */
 
 /* A slot in the memory of one PE:
@@ -210,6 +211,7 @@ ISO_INLINE void iso_slot_node_await(const struct slot *slot, uint64_t epoch, con
         (void)iso_slot_wait(slot, release, epoch, -1, call);
 }
 
+size_t iso_slot_offset(int index); /* of its memory from the heap's base on, every index below ISO_SLOTS_ALL */
 size_t iso_slot_control_bytes(int n_pes); /* size of the control area, page aligned; sets ISO->slot_bytes */
 /* Identifies a new sequence of collectives: equal on all members, different from all others that are alive. */
 struct slot_key {
