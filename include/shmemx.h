@@ -259,19 +259,31 @@ void *shmemx_calloc(size_t count, size_t size, int kind);
 void *shmemx_align(size_t alignment, size_t size, int kind);
 void shmemx_free(void *ptr);
 
-/* Gives the physical memory of the device heap, of local and of team objects of the device back to the device; all
- * addresses, handles, streams and captured graphs stay. keep: 1: contents lie in host memory meanwhile; 0: contents of
- * objects are lost, those of the library are kept. First waits for the work in all streams of this PE. Until
- * shmemx_resume calls that need the device return errors, and no kernel, graph or copy of the program may touch device
- * memory of the library; objects may be freed. Memory of the host and registered buffers stay. Collective over the
- * world, with equal keep. 0; nonzero after a sentence on all PEs, and nothing has changed: PEs on several nodes, memory
- * shared by ipc, a stream that is being captured, no host memory for the contents, or memory that is lent back
- * already. */
+/* Gives physical memory back, of the device, where one runs, and of the host: of both heaps, of local and team objects,
+ * and of stages. All addresses, handles, streams and captured graphs stay.
+ *   keep 1   contents of device objects lie in host memory meanwhile; objects of the host stay as they are
+ *   keep 0   contents of objects are lost, except those that shmemx_keep has marked
+ * First waits for the work in all streams of this PE. Until shmemx_resume
+ *   - calls that need the device return errors, and no kernel, graph or copy of the program may touch device memory of
+ *     the library
+ *   - calls with lent objects of the host end as those with other wrong addresses. Loads and stores of whole lent pages
+ *     fault on their owner; peers must not access them by pointers or places that they have
+ *   - other calls of the host work, collectives and new objects among them; stages that they use take memory again
+ *   - objects may be freed
+ * Global variables, registered buffers and host memory that a network has registered stay; shmemx_memory_stats tells
+ * what is left. Collective over the world, with equal keep; no thread of a PE is in another call meanwhile. 0; nonzero
+ * after a sentence on all PEs, and nothing has changed: memory is lent back already, or there is no host memory for the
+ * contents; or a device runs, and PEs are on several nodes, memory is shared by ipc, or a stream is being captured. */
 int shmemx_suspend(int keep);
 /* Takes it again, with the contents that were kept. shmem_finalize does so itself. Collective over the world. 0;
  * nonzero after a sentence on all PEs, and it is still lent back: the device has not that much memory left, so the call
  * may be repeated, or it was not lent. */
 int shmemx_resume(void);
+/* The contents of this object outlast shmemx_suspend(0): for signals, counters, weights. ptr is the start of an object
+ * of this PE, of any kind: of the heaps, of a team, local. Memory of the host stays then, that of the device lies in
+ * host memory meanwhile. Not collective; of a symmetric object all PEs keep theirs, or none. 0; nonzero after a
+ * sentence: no such object, or one that is lent back. */
+int shmemx_keep(void *ptr);
 
 /* ---- memory of one PE: no other PE's program takes part ---- */
 
@@ -364,7 +376,7 @@ typedef struct {
     size_t team_bytes;  /* objects of shmemx_team_malloc, of all teams */
     size_t ring_bytes;  /* rings by which kernels reach the host; in neither heap */
     size_t held_bytes;  /* physical memory behind the three above, of the device behind all slots, too; on the CPU device
-                           what is in use of that; 0 while shmemx_suspend has lent it back */
+                           what is in use of that; what is left while memory is lent back */
 } shmemx_memory_stats_t;
 /* Fills *stats for a team and a kind of memory, SHMEMX_HOST or SHMEMX_DEVICE; of a device that has not started, all is
  * zero. Not collective; any thread. 0; nonzero after a sentence: team is not a team of this PE, kind is neither of the

@@ -65,8 +65,7 @@ static bool host_pointer_is_valid(const struct coll_call *c, const char *arg, co
     const struct segment *s = strcmp(ISO_GPU, "cpu") == 0 ? NULL : iso_segment_of(addr, 1);
     (void)alignment; /* any */
     if (iso_segment_lent(addr) != NULL)
-        return iso_check_wrong(c, "%s %p is device memory that is lent back; call shmemx_resume first, on all PEs", arg,
-                               addr);
+        return iso_check_wrong(c, "%s %p " ISO_LENT_BACK, arg, addr);
     return s == NULL || !s->on_device ||
            iso_check_wrong(c, "%s %p is device memory; shmemx_coll_on_stream takes it", arg, addr);
 }

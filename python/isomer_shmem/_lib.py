@@ -111,6 +111,7 @@ CALLS = {
     "shmemx_device_init": (c_int, []),
     "shmemx_suspend": (c_int, [c_int]),
     "shmemx_resume": (c_int, []),
+    "shmemx_keep": (c_int, [c_void_p]),
     "shmemx_memory_stats": (c_int, [c_void_p, c_int, POINTER(MemoryStats)]),
     "shmemx_device_text": (c_size_t, [c_char_p, c_size_t]),
     "shmemx_break": (c_int, [c_char_p]),

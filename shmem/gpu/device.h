@@ -140,7 +140,15 @@ int iso_grow_make_again(struct device *device, const char *call);
  * have mapped it. No other PE's program takes part. 0, or -errno after a sentence. Any thread. */
 int iso_grow_back(const struct segment *part, size_t bytes, const char *call);
 
-/* ---- device_suspend.c: device memory lent back ---- */
+/* ---- device_suspend.c: device memory lent back. For shmemx_suspend and shmemx_resume (lending.c) ---- */
+
+/* `sentence` gets why this PE's device memory cannot be lent back now; "": it can. */
+void iso_device_look_at_lending(const struct device *device, char *sentence, size_t bytes);
+/* Collective over the world, with equal `keeps`: contents of all objects are kept, else of those that are marked so.
+ * 0, or nonzero after a sentence on all PEs, and nothing has changed. */
+int iso_device_suspend(struct device *device, bool keeps, const char *call);
+/* Collective over the world. 0, or nonzero after a sentence on all PEs, and it is still lent. */
+int iso_device_resume(struct device *device, const char *call);
 
 ISO_INLINE bool iso_device_is_suspended(const struct device *device)
 {

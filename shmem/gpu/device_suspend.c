@@ -3,7 +3,7 @@
  * programs keep and captured graphs are right when it has come again. What handles have written lies in host memory
  * meanwhile, and so do objects where the user asks for it. Invariant: no PE's streams have work, and no call of any PE
  * takes the device, from the first agreement of shmemx_suspend to the last one of shmemx_resume; memory is mapped by
- * peers only while its owner has it. Called by users, and by device_start.c at the end. */
+ * peers only while its owner has it. Called by lending.c, and by device_start.c at the end. */
 #include "../../bootstrap/log.h"
 #include "../collectives.h"
 #include "../transport/device_agent.h"
@@ -24,7 +24,7 @@ struct kept_range {
 };
 
 struct suspension {
-    bool keeps; /* objects, too */
+    bool keeps; /* all objects, not only those that are marked so */
     size_t limits[PARTS]; /* of the three segments */
     size_t n_ranges;
     struct kept_range *ranges;
@@ -44,6 +44,8 @@ static int add_objects(struct suspension *s, struct alloc *alloc, size_t from)
 {
     struct alloc_object object;
     for (size_t at = 0; iso_alloc_next(alloc, at, &object); at = object.offset + 1) {
+        if (!s->keeps && !object.kept && alloc != ISO->device->control)
+            continue;
         struct kept_range *grown = (struct kept_range *)realloc(s->ranges, (s->n_ranges + 1) * sizeof *grown);
         if (grown == NULL)
             return -ENOMEM;
@@ -59,9 +61,9 @@ static int keep_contents(struct device *d, struct suspension *s)
 {
     char *base = part(0)->base;
     int rc = add_objects(s, d->control, 0);
-    if (rc == 0 && s->keeps)
+    if (rc == 0)
         rc = add_objects(s, d->alloc, d->control_bytes);
-    for (int i = 1; rc == 0 && s->keeps && i < PARTS; i++)
+    for (int i = 1; rc == 0 && i < PARTS; i++)
         rc = add_objects(s, part(i)->alloc, (size_t)(part(i)->base - base));
     if (rc != 0 || s->bytes == 0)
         return rc;
@@ -90,48 +92,34 @@ static void forget_suspension(struct suspension *s)
 
 /* ---- suspend ---- */
 
-static int prepare_suspension(struct device *d, int keep, const char *call)
+void iso_device_look_at_lending(const struct device *d, char *sentence, size_t bytes)
 {
-    char sentence[256] = "";
-    int rc = keep == 0 || keep == 1 ? 0 : -EINVAL;
-    snprintf(sentence, sizeof sentence, "has keep %d, allowed: 0 and 1", keep);
-    rc = iso_device_agree(call, rc, sentence);
-    if (rc != 0)
-        return rc;
-    bool alike = iso_agree_min(ISO->world, (uint64_t)keep, call) == ~iso_agree_min(ISO->world, ~(uint64_t)keep, call);
-    if (!alike)
-        snprintf(sentence, sizeof sentence, "has keep %d and another PE has not; it must be equal on all", keep);
-    else if (d->sharing != GPU_SHARE_VMM)
-        snprintf(sentence, sizeof sentence, "cannot lend back memory that is shared by ipc: %s", d->sharing_why);
+    sentence[0] = '\0';
+    if (d->sharing != GPU_SHARE_VMM)
+        snprintf(sentence, bytes, "cannot lend back memory that is shared by ipc: %s", d->sharing_why);
     else if (ISO->n_nodes > 1)
-        snprintf(sentence, sizeof sentence, "cannot lend back memory that PEs of %d nodes reach by a network",
-                 ISO->n_nodes);
+        snprintf(sentence, bytes, "cannot lend back memory that PEs of %d nodes reach by a network", ISO->n_nodes);
     else if (__atomic_load_n(&d->captures, __ATOMIC_RELAXED) > 0)
-        snprintf(sentence, sizeof sentence, "has a stream that is being captured");
-    else
-        sentence[0] = '\0';
-    rc = iso_device_agree(call, sentence[0] == '\0' ? 0 : -ENOTSUP, sentence);
-    return rc == 0 ? iso_device_agree(call, iso_device_finish_streams(call), "has work in its streams that failed") : rc;
+        snprintf(sentence, bytes, "has a stream that is being captured");
 }
 
-SHMEM_API(shmemx_suspend, pshmemx_suspend);
-int pshmemx_suspend(int keep)
+int iso_device_suspend(struct device *d, bool keeps, const char *call)
 {
-    struct device *d = iso_device_running(__func__);
     char sentence[128];
-    if (d == NULL || prepare_suspension(d, keep, __func__) != 0)
-        return 1;
+    int rc = iso_device_agree(call, iso_device_finish_streams(call), "has work in its streams that failed");
+    if (rc != 0)
+        return rc;
     struct suspension *s = (struct suspension *)calloc(1, sizeof *s);
-    int rc = -ENOMEM;
+    rc = -ENOMEM;
     if (s != NULL) {
-        s->keeps = keep != 0;
+        s->keeps = keeps;
         rc = keep_contents(d, s);
     }
     snprintf(sentence, sizeof sentence, "has no host memory for %zu bytes of contents", s != NULL ? s->bytes : 0);
-    rc = iso_device_agree(__func__, rc, sentence);
+    rc = iso_device_agree(call, rc, sentence);
     if (rc != 0) {
         forget_suspension(s);
-        return 1;
+        return rc;
     }
     for (int i = 0; i < PARTS; i++) { /* addresses are refused from here on */
         s->limits[i] = part(i)->limit;
@@ -140,9 +128,9 @@ int pshmemx_suspend(int keep)
     __atomic_store_n(&d->suspension, s, __ATOMIC_RELEASE); /* pairs with iso_device_is_suspended */
     iso_grow_drop_peers(d);
     iso_heap_drop_peers(d);
-    iso_barrier_sync(ISO->world, __func__); /* no PE maps another one's memory any more */
+    iso_barrier_sync(ISO->world, call); /* no PE maps another one's memory any more */
     iso_heap_drop_own(d);
-    iso_barrier_sync(ISO->world, __func__); /* all of it is free */
+    iso_barrier_sync(ISO->world, call); /* all of it is free */
     return 0;
 }
 
@@ -159,8 +147,7 @@ static void end_suspension(struct device *d)
     forget_suspension(s);
 }
 
-/* 0, or -errno after a sentence on all PEs alike: it is still suspended then. */
-static int resume(struct device *d, const char *call)
+int iso_device_resume(struct device *d, const char *call)
 {
     int rc = iso_heap_make_again(d, call);
     if (rc != 0)
@@ -179,24 +166,13 @@ static int resume(struct device *d, const char *call)
     return rc;
 }
 
-SHMEM_API(shmemx_resume, pshmemx_resume);
-int pshmemx_resume(void)
-{
-    struct device *d = iso_enter(__func__) == 0 ? iso_device_left(__func__) : NULL;
-    if (d != NULL && !iso_device_is_suspended(d)) {
-        log_error("shmemx_resume: device memory is not lent back: shmemx_suspend comes first");
-        return 1;
-    }
-    return d == NULL || resume(d, __func__) != 0 ? 1 : 0;
-}
-
 /* Alone: with memory that no peer maps, for what is put away at the end. */
 int iso_device_end_suspension(struct device *d, bool alone, const char *call)
 {
     if (!iso_device_is_suspended(d))
         return 0;
     if (!alone)
-        return resume(d, call);
+        return iso_device_resume(d, call);
     for (int c = 0; c < d->n_chunks + d->n_grown; c++) {
         struct device_chunk chunk = c < d->n_chunks ? d->chunks[c] : d->grown[c - d->n_chunks];
         struct gpu_key key = {{0}, -1};

@@ -268,7 +268,7 @@ void *pshmemx_at_offset(int pe, uint64_t offset)
         return NULL;
     }
     const struct segment *s = index < SEGMENT_INDEX_FREE ? &ISO->segments[index] : NULL;
-    if (s != NULL && at < __atomic_load_n(&s->limit, __ATOMIC_RELAXED)) /* as in iso_segment_of */
+    if (s != NULL && iso_segment_of(s->base + at, 1) == s)
         return s->base + at;
     log_error("shmemx_at_offset: offset %#llx is not of shmemx_offset_of on a PE of this job%s",
               (unsigned long long)offset,
@@ -311,13 +311,8 @@ int pshmemx_address_info(const void *addr, shmemx_address_info_t *info)
     info->kind = s->on_device ? SHMEMX_DEVICE : SHMEMX_HOST;
     info->is_symmetric = s->kind != SEGMENT_LOCAL;
 
-    /* The object that holds the address, where an allocator knows one. */
-    bool is_heap = s->kind == SEGMENT_HEAP || s->kind == SEGMENT_DEVICE;
-    struct alloc *alloc = s->kind == SEGMENT_HEAP     ? ISO->alloc
-                          : s->kind == SEGMENT_DEVICE ? ISO->device->alloc
-                                                      : s->alloc;
-    size_t front = !is_heap ? 0 : s->on_device ? ISO->device->control_bytes : iso_segment_heap_start();
-    size_t at = (size_t)((const char *)addr - s->base);
+    size_t front, at = (size_t)((const char *)addr - s->base);
+    struct alloc *alloc = iso_segment_objects(s, &front);
     struct alloc_object object;
     if (alloc != NULL && at >= front && iso_alloc_find(alloc, at - front, &object)) {
         info->object = s->base + front + object.offset;

@@ -16,11 +16,11 @@
 #include "../transport/transport.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 /* From this size on a freed object gives its pages back to the system: faulting them in again costs less than holding
@@ -104,6 +104,7 @@ int iso_memory_start(void)
 
 void iso_memory_stop(void)
 {
+    __atomic_store_n(&ISO->lent, LENT_NOTHING, __ATOMIC_RELAXED);
     iso_alloc_destroy(ISO->alloc);
     ISO->alloc = NULL;
 }
@@ -132,6 +133,8 @@ static int match(const char *call, const char *what, uint64_t value)
 static void raise_limit(const struct heap *h, size_t end)
 {
     end = (end + ISO_ALLOC_UNIT - 1) / ISO_ALLOC_UNIT * ISO_ALLOC_UNIT;
+    if (h->alloc == ISO->alloc && iso_segment_lends_objects()) /* shmemx_resume raises it */
+        return;
     if (end > h->segment->limit)
         __atomic_store_n(&h->segment->limit, end, __ATOMIC_RELAXED);
     if (h->alloc == ISO->alloc) /* for people who look at the job */
@@ -200,31 +203,46 @@ static void *allocate_and_exchange(const struct alloc_request *r)
     return object;
 }
 
-/* Whole pages alone; they read as zero afterwards. A piece at a time: the network stands still meanwhile. */
-void iso_memory_give_back(const struct segment *segment, size_t from, size_t size)
+/* A piece at a time: the network stands still meanwhile. */
+void iso_memory_punch(const struct segment *segment, size_t from, size_t to)
 {
-    const struct segment *heap = segment->within != NULL ? segment->within : segment;
-    if (size < GIVE_BACK_BYTES || segment->on_device)
-        return;
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), to = (from + size) & ~(page - 1);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    to &= ~(page - 1);
     from = (from + page - 1) & ~(page - 1);
     for (size_t len; from < to; from += len) {
         len = ISO_MIN(to - from, (size_t)PUNCH_BYTES);
-        off_t at = (off_t)(segment->base + from - heap->base);
         /* Where the network holds these pages, it would go on writing to pages that no PE maps any more. */
         if (!iso_transport_lock_unpinned(segment, from, len))
-            return;
-        if (fallocate(heap->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, (off_t)len) != 0)
-            log_debug("giving %zu bytes of freed heap back to the system failed: %m", len);
+            continue;
+        if (madvise(segment->base + from, len, MADV_REMOVE) != 0)
+            log_debug("giving %zu bytes of the heap back to the system failed: %m", len);
         iso_transport_unlock();
     }
 }
 
+void iso_memory_allow(const struct segment *segment, size_t from, size_t to)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    from &= ~(page - 1);
+    if (to > from && mprotect(segment->base + from, to - from, PROT_READ | PROT_WRITE) != 0)
+        iso_fatal("shmemx_resume", "%zu bytes of the heap cannot be accessed again: %s", to - from, strerror(errno));
+}
+
+void iso_memory_give_back(const struct segment *segment, size_t from, size_t size)
+{
+    if (segment->on_device)
+        return;
+    if (iso_segment_lends_objects()) /* another object may come there */
+        iso_memory_allow(segment, from, from + size);
+    if (size >= GIVE_BACK_BYTES)
+        iso_memory_punch(segment, from, from + size);
+}
+
 static void retire(const struct heap *h, size_t offset, size_t size)
 {
+    iso_memory_give_back(h->segment, h->start + offset, size);
     if (ISO->debug && size < GIVE_BACK_BYTES && iso_segment_lent(objects_of(h) + offset) == NULL)
         h->fill(objects_of(h) + offset, POISON, size);
-    iso_memory_give_back(h->segment, h->start + offset, size);
 }
 
 static ISO_COLD int refuse_pointer(const struct heap *h, const char *call, const void *ptr)
@@ -346,6 +364,8 @@ static void *call_realloc(const char *call, void *ptr, size_t size)
     struct alloc_object old;
     if (heap_object_at(&h, call, ptr, &old) != 0)
         return NULL;
+    if (old.lent)
+        iso_fatal(call, "ptr %p " ISO_LENT_BACK, ptr);
     struct profile_span span = iso_profile_enter(PROFILE_HEAP, call, size);
     (void)match(call, "offset of ptr", old.offset);
     (void)match(call, "size", size);

@@ -352,22 +352,59 @@ const struct segment *iso_segment_of_place(uint64_t place)
     return NULL;
 }
 
+struct alloc *iso_segment_objects(const struct segment *s, size_t *front)
+{
+    const struct device *d = ISO->device;
+    *front = s->kind == SEGMENT_HEAP ? iso_segment_heap_start() : 0;
+    if (s->kind == SEGMENT_HEAP)
+        return ISO->alloc;
+    if (s->kind != SEGMENT_DEVICE || d == NULL)
+        return s->alloc;
+    *front = d->control_bytes;
+    return d->alloc;
+}
+
+/* The host's object at addr, in the heap or a part of it; NULL: there is none. */
+static struct segment *host_object(const void *addr, struct alloc_object *object)
+{
+    static const int indices[] = {SEGMENT_INDEX_HEAP, SEGMENT_INDEX_LOCAL, SEGMENT_INDEX_TEAM};
+    for (size_t i = 0; i < sizeof indices / sizeof indices[0]; i++) {
+        struct segment *s = &ISO->segments[indices[i]];
+        size_t front, at = (size_t)((const char *)addr - s->base);
+        struct alloc *alloc = iso_segment_objects(s, &front);
+        if (at < s->len)
+            return at >= front && iso_alloc_find(alloc, at - front, object) ? s : NULL;
+    }
+    return NULL;
+}
+
 struct segment *iso_segment_search(const void *addr, size_t len)
 {
     struct state *self = ISO;
+    struct alloc_object object;
     for (int i = SEGMENT_INDEX_DEVICE; i < self->n_segments; i++) {
         struct segment *s = &self->segments[i];
         size_t offset = (size_t)((const char *)addr - s->base);
         if (offset < s->limit && len <= s->limit - offset)
             return s;
     }
-    return NULL;
+    struct segment *s = ISO_UNLIKELY(iso_segment_lends_objects()) ? host_object(addr, &object) : NULL;
+    if (s == NULL || object.lent)
+        return NULL;
+    size_t front, at = (size_t)((const char *)addr - s->base);
+    (void)iso_segment_objects(s, &front);
+    return len <= front + object.offset + object.size - at ? s : NULL;
 }
 
-/* Its limit is 0, so no other look-up finds it. The heap is lent with its parts. */
+/* Behind its limit, so no other look-up finds it, but of local objects of the host. The device heap is lent with its
+ * parts. */
 struct segment *iso_segment_lent(const void *addr)
 {
     struct state *self = ISO;
+    struct alloc_object object;
+    struct segment *of_host = ISO_UNLIKELY(iso_segment_lends_objects()) ? host_object(addr, &object) : NULL;
+    if (of_host != NULL)
+        return object.lent ? of_host : NULL;
     if (ISO_LIKELY(self->device == NULL || self->segments[SEGMENT_INDEX_DEVICE].limit != 0))
         return NULL;
     for (int i = SEGMENT_INDEX_DEVICE; i < SEGMENT_INDEX_FREE; i++) {
@@ -402,8 +439,8 @@ static ISO_COLD void check_object(const char *call, const char *arg, const char 
     const struct segment *device = &self->segments[SEGMENT_INDEX_DEVICE];
     bool on_device = (size_t)(addr - device->base) < device->len;
     const struct segment *heap = on_device ? device : &self->segments[SEGMENT_INDEX_HEAP];
-    struct alloc *alloc = on_device ? self->device->alloc : self->alloc;
-    size_t start = on_device ? self->device->control_bytes : iso_segment_heap_start();
+    size_t start;
+    struct alloc *alloc = iso_segment_objects(heap, &start);
     size_t in_heap = (size_t)(addr - heap->base), offset = in_heap - start;
     struct alloc_object object;
     if (in_heap >= heap->len || len == 0 || (in_heap < start && on_device))
@@ -441,7 +478,7 @@ void iso_fatal_address(const char *call, const char *arg, const void *addr, size
     if (addr == NULL)
         iso_fatal(call, "%s is a null pointer", arg);
     if (iso_segment_lent(addr) != NULL)
-        iso_fatal(call, "%s %p is device memory that is lent back; call shmemx_resume first, on all PEs", arg, addr);
+        iso_fatal(call, "%s %p " ISO_LENT_BACK, arg, addr);
     if (len == SIZE_MAX) /* a size that does not fit, see iso_target_bytes */
         iso_fatal(call, "nelems is too large: the elements at %s %p have more bytes than an address space", arg, addr);
     for (int i = 0; i < self->n_segments; i++) {

@@ -36,7 +36,8 @@ struct segment {
 };
 
 /* segment.c: heap [0], data [1], device heap [2] and the parts behind the heaps [3 .. 6] always exist (limit 0 where
- * unusable), then buffers. Invariant: parts of a heap have the same size on all PEs, limit == len. */
+ * unusable), then buffers. Invariant: parts of a heap have the same size on all PEs, limit == len. While objects are
+ * lent back, limits end before them, and only iso_segment_search finds those that are there. */
 #define ISO_SEGMENTS_MAX 512
 enum {
     SEGMENT_INDEX_HEAP = 0,
@@ -52,7 +53,14 @@ enum {
 /* ---- look-ups: the hot path ---- */
 
 struct segment *iso_segment_search(const void *addr, size_t len); /* segments after the first two; NULL: none */
-struct segment *iso_segment_lent(const void *addr); /* device memory that shmemx_suspend has lent back; NULL: no such */
+struct segment *iso_segment_lent(const void *addr); /* memory that shmemx_suspend has lent back; NULL: no such */
+ISO_INLINE bool iso_segment_lends_objects(void) /* of the host */
+{
+    return __atomic_load_n(&ISO->lent, __ATOMIC_RELAXED) == LENT_OBJECTS;
+}
+#define ISO_LENT_BACK "is memory that is lent back; call shmemx_resume first, on all PEs"
+/* The objects of a segment, which begin `front` bytes behind its base. NULL: it has none that the library allocates. */
+struct alloc *iso_segment_objects(const struct segment *segment, size_t *front);
 
 /* The segment that holds [addr, addr + len) of this PE, or NULL. Heap or data segment is chosen without a branch, so
  * that global variables cost what heap objects cost. */

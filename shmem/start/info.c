@@ -441,8 +441,8 @@ static void check_memfd(struct doctor *d)
         find(d, FINE, "memory can be shared between processes (memfd_create, mmap of %s)", amount(bytes).text);
     else
         find(d, PROBLEM, "memory cannot be shared between processes: %s", why);
-    if (good && fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 1 << 20) != 0)
-        find(d, WARNING, "pages of a memfd cannot be given back (fallocate: %s): memory of freed objects stays in use",
+    if (good && madvise(at, 1 << 20, MADV_REMOVE) != 0)
+        find(d, WARNING, "pages of a memfd cannot be given back (madvise: %s): memory of freed objects stays in use",
              strerror(errno));
     if (at != MAP_FAILED)
         munmap(at, bytes);

@@ -27,6 +27,9 @@ struct team;
 struct team_table;
 struct verbs;
 
+/* What of the host's memory shmemx_suspend has lent back: nothing; the slots' stages; objects that are not kept, too. */
+enum lent { LENT_NOTHING, LENT_STAGES, LENT_OBJECTS };
+
 /* CHILD: a process forked by a PE, with no part in its job; whatever it calls ends this process and nothing else. */
 enum life { LIFE_BEFORE, LIFE_RUNNING, LIFE_ENDING, LIFE_AFTER, LIFE_CHILD };
 
@@ -95,6 +98,7 @@ struct state {
     size_t slot_bytes;
     size_t part_bytes; /* behind the heap: of local objects, and as much of those of teams */
     struct alloc *alloc;
+    enum lent lent; /* atomic, relaxed: of the host's memory; lending.c */
     void *active_sets;  /* coll: implicit teams by (start, stride, size) */
     uint32_t said_no_pull; /* coll/on_host/pull.h; atomic */
     const struct collectives *coll; /* collectives.h */

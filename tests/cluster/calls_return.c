@@ -65,6 +65,7 @@ static void memory_calls(struct objects *o)
     IS_VOID(shmemx_free, o->host + 8);
     FAILS(shmemx_suspend, 2);
     FAILS(shmemx_resume);
+    FAILS(shmemx_keep, o->host + 8);
     IS_NULL(shmemx_local_malloc, 8, 7);
     IS_VOID(shmemx_local_free, o->local + 8);
     IS_NULL(shmemx_team_malloc, SHMEM_TEAM_INVALID, 8, SHMEMX_HOST);

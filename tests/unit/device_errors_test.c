@@ -39,25 +39,43 @@ static void lent_put_to(void)
 static void lent_put_from(void)
 {
     void *host = shmem_malloc(8);
-    shmemx_suspend(0);
+    shmemx_suspend(1);
     shmem_putmem(host, device, 8, 0);
 }
 static void lent_get(void)
 {
     long *host = (long *)shmem_malloc(64);
-    shmemx_suspend(0);
+    shmemx_suspend(1);
     shmem_long_iget(words(), host, 2, 1, 4, 0);
 }
 static void lent_fetch(void)
 {
     long *host = (long *)shmem_malloc(8);
-    shmemx_suspend(0);
+    shmemx_suspend(1);
     shmem_long_atomic_fetch_nbi(words(), host, 0);
 }
 static void lent_test(void)
 {
     shmemx_suspend(0);
     (void)shmem_long_test(words(), SHMEM_CMP_EQ, 0);
+}
+static void lent_host(void)
+{
+    long *host = (long *)shmem_malloc(64);
+    shmemx_suspend(0);
+    shmem_long_p(host, 1, 0);
+}
+static void lent_sum(void)
+{
+    long *host = (long *)shmemx_team_malloc(SHMEM_TEAM_WORLD, 64, SHMEMX_HOST);
+    shmemx_suspend(0);
+    shmem_long_sum_reduce(SHMEM_TEAM_WORLD, host, host + 4, 4);
+}
+static void lent_resize(void)
+{
+    void *host = shmem_malloc(64);
+    shmemx_suspend(0);
+    host = shmem_realloc(host, 128);
 }
 static void misaligned(void) { (void)shmem_signal_fetch((const uint64_t *)(const void *)(device + 4)); }
 static void registered(void)
@@ -87,6 +105,9 @@ static const struct wrong cases[] = {
     {lent_get, "shmem_long_iget: dest ", "is lent back; call shmemx_resume"},
     {lent_fetch, "shmem_long_atomic_fetch_nbi: fetch ", "must be memory of the host"},
     {lent_test, "shmem_long_test: ivar ", "is lent back; call shmemx_resume"},
+    {lent_host, "shmem_long_p: dest ", "is lent back; call shmemx_resume"},
+    {lent_sum, "shmem_long_sum_reduce: dest ", "is lent back; call shmemx_resume"},
+    {lent_resize, "shmem_realloc: ptr ", "is lent back; call shmemx_resume"},
     {misaligned, "shmem_signal_fetch: sig_addr ", "not aligned to 8 bytes"},
     {registered, "shmemx_buffer_register: pe 0 has addr ", "symmetric already"},
 };

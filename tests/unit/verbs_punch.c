@@ -14,20 +14,22 @@
 #define MIB ((size_t)1 << 20)
 enum { FREED = 20, SLOW_US = 400000 };
 
-int __real_fallocate(int fd, int mode, off_t from, off_t len);
-int __wrap_fallocate(int fd, int mode, off_t from, off_t len);
+int __real_madvise(void *at, size_t len, int advice);
+int __wrap_madvise(void *at, size_t len, int advice);
 
 static int punched;
 static int *in_call; /* of a file that both PEs have, since both nodes are one machine: PE 0's `punched` */
 
-int __wrap_fallocate(int fd, int mode, off_t from, off_t len)
+int __wrap_madvise(void *at, size_t len, int advice)
 {
+    if (advice != MADV_REMOVE)
+        return __real_madvise(at, len, advice);
     punched++;
     if (check_self.pe == 0) {
         __atomic_store_n(in_call, punched, __ATOMIC_RELEASE); /* pairs with put_later */
         usleep(SLOW_US);
     }
-    return __real_fallocate(fd, mode, from, len);
+    return __real_madvise(at, len, advice);
 }
 
 static int *share_word(const char *path)

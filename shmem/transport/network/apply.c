@@ -36,6 +36,9 @@ static size_t bytes_at(uint64_t addr, size_t len)
 static size_t piece_at(uint64_t addr, size_t len, const struct segment **s)
 {
     const char *at = (const char *)(uintptr_t)addr;
+    *s = iso_segment_of(at, len);
+    if (*s != NULL)
+        return len;
     *s = iso_segment_of(at, 1);
     size_t limit = *s != NULL ? __atomic_load_n(&(*s)->limit, __ATOMIC_RELAXED) : 0; /* as in iso_segment_of */
     return *s != NULL ? ISO_MIN(len, limit - (size_t)(at - (*s)->base)) : 0;

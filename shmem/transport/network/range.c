@@ -56,7 +56,7 @@ struct range iso_range_around(const struct segment *s, const void *addr)
     if (s->kind == SEGMENT_HEAP || s->kind == SEGMENT_DEVICE) {
         size_t limit = __atomic_load_n(&s->limit, __ATOMIC_RELAXED); /* as in iso_segment_of */
         r = heap_range(offset, s->on_device ? ISO->device->control_bytes : iso_segment_heap_start());
-        limit = (limit + MIB - 1) & ~(MIB - 1);
+        limit = (ISO_MAX(limit, offset + 1) + MIB - 1) & ~(MIB - 1); /* an object that is kept lies behind the limit */
         r.end = ISO_MIN(r.end, ISO_MIN(limit, s->len));
     }
     if (s->alloc != NULL) { /* a part: all of it is within the limit, so not beyond its objects */
