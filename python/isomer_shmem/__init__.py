@@ -30,14 +30,14 @@ if _dist is not None and _dist.is_available():
 
     _environment.prepare_hip()
     _environment.take_ranks()
-    from .memory import (Handle, Place, barrier, empty, fetch, free, get, memory_stats, peer, place, put, put_signal,
-                         quiet, resume, signal, suspend, synchronize, wait, zeros)
+    from .memory import (Handle, Place, barrier, empty, fetch, free, get, keep, memory_stats, peer, place, put,
+                         put_signal, quiet, resume, signal, suspend, synchronize, wait, zeros)
     from .pg import IsomerGroup, background, get_reconfigure_handle, prepare, reconfigure, register, shrink
     from .pool import mem_pool
     from .window import Window, new_window
 
     __all__ += ["Handle", "IsomerGroup", "Place", "Window", "background", "barrier", "empty", "fetch", "free", "get",
-                "get_reconfigure_handle", "mem_pool", "memory_stats", "new_window", "peer", "place", "prepare", "put",
-                "put_signal", "quiet", "reconfigure", "register", "resume", "shrink", "signal", "suspend",
+                "get_reconfigure_handle", "keep", "mem_pool", "memory_stats", "new_window", "peer", "place", "prepare",
+                "put", "put_signal", "quiet", "reconfigure", "register", "resume", "shrink", "signal", "suspend",
                 "synchronize", "wait", "zeros"]
     register()

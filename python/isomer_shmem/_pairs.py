@@ -50,6 +50,7 @@ class Pairs:
         if not own:
             return
         memset(own, 0, nbytes)
+        world.check(world.lib.shmemx_keep(own))  # counts and short messages outlast suspend()
         world.own_word = world.own_word or own
         offset = c_uint64()
         world.check(world.lib.shmemx_offset_of(own, byref(offset)))
@@ -133,6 +134,7 @@ class Channel:
         self._fetch, self._set, self._put = lib.shmem_signal_fetch, lib.shmem_signal_set, lib.shmem_putmem_signal
         self._ring = self.world.check_address(
             lib.shmemx_team_malloc(pair.team, DATA_AT + SHORT_BYTES, _lib.HOST_MEMORY))
+        self.world.check(lib.shmemx_keep(self._ring))
         self._words = [self._ring + WORD_STEP * entry for entry in range(ENTRIES)]
         self._data = [self._ring + DATA_AT + ENTRY_BYTES * entry for entry in range(ENTRIES)]
         self._freed_word = self._ring + WORD_STEP * ENTRIES

@@ -453,14 +453,26 @@ def synchronize():
 
 
 def suspend(keep=True):
-    """Gives the physical memory of the library's device memory back, symmetric tensors and those of mem_pool() among it,
-    until resume(). Addresses stay, so tensors, groups and captured graphs are right again then; contents of tensors are
-    kept in host memory, or lost with keep=False. The host waits for all streams of this rank. Calls on tensors of the
-    device raise meanwhile, and no kernel may touch such a tensor. All ranks of the job call it."""
+    """Gives the library's physical memory back until resume(): that of the device, tensors of mem_pool() among it, and
+    of the host. Addresses stay, so tensors, groups and captured graphs are right again then. Contents of tensors on the
+    device are kept in host memory, and tensors of the host stay as they are; with keep=False the contents of both are
+    lost, except those that keep() has marked. First waits for all streams of this rank and for its groups' calls; sends
+    and receives have ended before. Calls on tensors of the device raise meanwhile, no kernel may touch such a tensor,
+    and a load or store of a lent tensor of the host ends the process. Other calls on the host work. All ranks of the job
+    call it."""
     world = group_of(None).lease.world
     world.check_usable()
-    world.start_device()
+    world.finish_calls()
     world.check(world.lib.shmemx_suspend(int(bool(keep))))
+
+
+def keep(*tensors):
+    """The contents of these tensors outlast suspend(keep=False), on this rank: those of weights, say, while caches are
+    lost. Tensors as empty() returned them, or views that begin there."""
+    for tensor in tensors:
+        if tensor.numel() != 0:
+            world = block_of(tensor).world
+            world.check(world.lib.shmemx_keep(tensor.data_ptr()))
 
 
 def resume():
@@ -475,8 +487,8 @@ def memory_stats(group=None):
     """What the library's memory on this rank is for, in bytes: a dict with "PURPOSE_bytes.KIND.current" for the kinds
     "host" and "device". Of the group: slot (its sequences of collectives), stage (data on the way), pair (sends and
     receives), ring (short messages between its ranks on the host), symmetric (tensors that are alive), and group, the
-    sum of these five. Of the job: allocated (all tensors and buffers), reserved (the physical memory behind them, none
-    after suspend()). A page of the host counts from its first use on. Not collective."""
+    sum of these five. Of the job: allocated (all tensors and buffers), reserved (the physical memory behind them, what
+    is left after suspend()). A page of the host counts from its first use on. Not collective."""
     mine = group_of(group)
     lease, lib = mine.lease, mine.lease.world.lib
     lease.world.check_usable()

@@ -64,6 +64,7 @@ class Window:
                                  f"{element_size} on rank {rank}; they must be equal")
         self._places = [memory.Place(pe, place, (nelems,), tensor.dtype) for pe, place, nelems, _ in told]
         self._words = memory.zeros(size, dtype=torch.int64, device=tensor.device, group=self._group)
+        memory.keep(self._words)
         self._seen, self._tensor = [0] * size, tensor
 
     def tensor_deregister(self):
