@@ -345,6 +345,21 @@ PRIM_FN void prim_sync_settled(struct prim_group g)
     prim_sync(g);
 }
 
+/* Puts and gets of at most 16 bytes a thread, both ends and the size aligned to 16: without the general copy's
+ * arithmetic. false: it is another copy, or the target gains nothing by it. */
+#ifndef PRIM_HAS_VECTOR_EACH
+PRIM_FN bool prim_put_vector_each(struct prim_group g, char *dest, const char *source, size_t bytes)
+{
+    (void)g, (void)dest, (void)source, (void)bytes;
+    return false;
+}
+PRIM_FN bool prim_get_vector_each(struct prim_group g, char *dest, const char *source, size_t bytes)
+{
+    (void)g, (void)dest, (void)source, (void)bytes;
+    return false;
+}
+#endif
+
 /* Keeps back what a put would store, until a fence covers it: false, the caller stores. True on the CPU device only,
  * where a seed makes memory weak. */
 #ifndef PRIM_HAS_HOLD_PUT

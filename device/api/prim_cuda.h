@@ -612,6 +612,27 @@ PRIM_FN void prim_copy_get(struct prim_group g, void *PRIM_RESTRICT dest, const 
     prim_cuda_copy(PRIM_CUDA_GET, g, dest, source, bytes);
 }
 
+#define PRIM_HAS_VECTOR_EACH
+PRIM_FN bool prim_cuda_vector_each(enum prim_cuda_way way, struct prim_group g, char *dest, const char *source,
+                                   size_t bytes)
+{
+    uintptr_t all = (uintptr_t)dest | (uintptr_t)source | bytes;
+    if ((all & 15) != 0 || bytes > 16 * (size_t)prim_size(g))
+        return false;
+    size_t at = 16 * (size_t)prim_rank(g);
+    if (at < bytes)
+        prim_cuda_store16(way, dest + at, prim_cuda_load16(way, source + at, true), true);
+    return true;
+}
+PRIM_FN bool prim_put_vector_each(struct prim_group g, char *dest, const char *source, size_t bytes)
+{
+    return prim_cuda_vector_each(PRIM_CUDA_PUT, g, dest, source, bytes);
+}
+PRIM_FN bool prim_get_vector_each(struct prim_group g, char *dest, const char *source, size_t bytes)
+{
+    return prim_cuda_vector_each(PRIM_CUDA_GET, g, dest, source, bytes);
+}
+
 /* ---- early kernels ---- */
 
 /* Where kernels are compiled for less than 9.0 nothing is launched early: gpu_cuda.c asks. */

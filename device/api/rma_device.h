@@ -115,7 +115,7 @@ PRIM_FN void isod_copy_out(shmemd_group_t g, char *to, struct isod_bytes b)
             isod_put_word(to + at, __builtin_assume_aligned((const char *)b.source + at, 8), 8);
     } else if (g.kind == PRIM_THREAD && b.len == 4 && (all & 3) == 0) {
         isod_put_word(to, __builtin_assume_aligned(b.source, 4), 4);
-    } else {
+    } else if (!prim_put_vector_each(g, to, (const char *)b.source, b.len)) {
         prim_copy_put(g, to, b.source, b.len);
     }
 }
@@ -138,10 +138,12 @@ PRIM_FN void isod_put(shmemd_t h, shmemd_group_t g, struct isod_bytes b, int pe)
 PRIM_FN void isod_get_nbi(shmemd_t h, shmemd_group_t g, struct isod_bytes b, int pe)
 {
     const char *from = b.len != 0 ? isod_near(h, b.source, pe) : (const char *)0;
-    if (from != 0)
-        prim_copy_get(g, b.dest, from, b.len);
-    else if (b.len != 0)
+    if (from != 0) {
+        if (!prim_get_vector_each(g, (char *)b.dest, from, b.len))
+            prim_copy_get(g, b.dest, from, b.len);
+    } else if (b.len != 0) {
         isod_ring_get(h, g, b, isod_world_pe(h, pe));
+    }
 }
 PRIM_FN void isod_get(shmemd_t h, shmemd_group_t g, struct isod_bytes b, int pe)
 {
