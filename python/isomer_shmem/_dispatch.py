@@ -120,9 +120,9 @@ def split_sizes(name, tensor, splits, size):
             raise ValueError(f"isomer: all_to_all_single: {name} has {rows} rows, which {size} ranks do not divide; "
                              "give split sizes")
         return [tensor.numel() // size] * size
-    if len(splits) != size or sum(splits) != rows:
+    if len(splits) != size or sum(splits) != rows or min(splits) < 0:
         raise ValueError(f"isomer: all_to_all_single: {name} has {rows} rows; the {len(splits)} split sizes must be "
-                         f"{size} numbers with that sum")
+                         f"{size} numbers from 0 with that sum")
     return [split * (tensor.numel() // max(rows, 1)) for split in splits]
 
 

@@ -426,7 +426,9 @@ def refusals():
             (lambda: dist.all_reduce(torch.ones(2), ReduceOp.BAND), "BAND do not take torch.float32"),
             (lambda: dist.all_reduce(torch.ones(2, dtype=torch.int32), ReduceOp.AVG), "AVG do not take torch.int32"),
             (lambda: all_gather_single(torch.ones(2), torch.ones(2)), "has 2 elements"),
-            (lambda: dist.all_to_all_single(torch.ones(size + 1), torch.ones(size + 1)), "give split sizes")):
+            (lambda: dist.all_to_all_single(torch.ones(size + 1), torch.ones(size + 1)), "give split sizes"),
+            (lambda: dist.all_to_all_single(torch.ones(size), torch.ones(size), [-1] + [1] * (size - 2) + [3],
+                                            [1] * size), f"must be {size} numbers from 0 with that sum")):
         with pytest.raises((NotImplementedError, ValueError), match=sentence):
             call()
     tensor = torch.ones(1)
