@@ -59,7 +59,22 @@ static unit_here this_unit;
 #endif
 #endif
 PRIM_FN shmemd_t world() { return state().world; }
-PRIM_FN shmemd_t handle(int32_t team) { return team == COMPAT_WORLD ? world() : state().teams[team]; }
+PRIM_FN bool is_team(int32_t team)
+{
+    return team == COMPAT_WORLD || ((uint32_t)team < COMPAT_TEAMS && state().teams[team].n_pes != 0);
+}
+PRIM_FN shmemd_t handle(int32_t team)
+{
+    PRIM_CHECK_VALUE("a kernel's call of a team", "team", team, is_team(team), "the number of a team that is alive");
+    return team == COMPAT_WORLD ? world() : state().teams[team];
+}
+// As on the host, -1: no such team.
+PRIM_FN int my_pe(int32_t team) { return is_team(team) ? handle(team).my_pe : -1; }
+PRIM_FN int n_pes(int32_t team) { return is_team(team) ? handle(team).n_pes : -1; }
+PRIM_FN int translate_pe(int32_t team, int pe, int32_t other)
+{
+    return is_team(team) && is_team(other) ? shmemd_translate_pe(handle(team), pe, handle(other)) : -1;
+}
 
 PRIM_FN void quiet() { shmemd_quiet(world()); }
 

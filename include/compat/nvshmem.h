@@ -145,12 +145,12 @@ COMPAT_HOST void nvshmem_team_destroy(nvshmem_team_t team) { compat_team_end(tea
 
 COMPAT_CALL(int, nvshmem_my_pe, (void), compat::world().my_pe, shmem_my_pe())
 COMPAT_CALL(int, nvshmem_n_pes, (void), compat::world().n_pes, shmem_n_pes())
-COMPAT_CALL(int, nvshmem_team_my_pe, (nvshmem_team_t team), compat::handle(team).my_pe,
+COMPAT_CALL(int, nvshmem_team_my_pe, (nvshmem_team_t team), compat::my_pe(team),
             shmem_team_my_pe(compat_team_of(team)))
-COMPAT_CALL(int, nvshmem_team_n_pes, (nvshmem_team_t team), compat::handle(team).n_pes,
+COMPAT_CALL(int, nvshmem_team_n_pes, (nvshmem_team_t team), compat::n_pes(team),
             shmem_team_n_pes(compat_team_of(team)))
 COMPAT_CALL(int, nvshmem_team_translate_pe, (nvshmem_team_t team, int pe, nvshmem_team_t other),
-            shmemd_translate_pe(compat::handle(team), pe, compat::handle(other)),
+            compat::translate_pe(team, pe, other),
             shmem_team_translate_pe(compat_team_of(team), pe, compat_team_of(other)))
 COMPAT_CALL(void *, nvshmem_ptr, (const void *ptr, int pe), shmemd_ptr(compat::world(), ptr, pe),
             shmemx_device_ptr(ptr, pe))

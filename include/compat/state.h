@@ -28,7 +28,7 @@ enum { COMPAT_WORLD = 0, COMPAT_SHARED = 1, COMPAT_NODE = 2, COMPAT_TEAMS = 256,
 /* What kernels read; in a module that the program itself loads, under this name. */
 #define COMPAT_SYMBOL "isomer_compat_state"
 struct compat_kernels {
-    shmemd_t *teams; /* [COMPAT_TEAMS] in device memory */
+    shmemd_t *teams; /* [COMPAT_TEAMS] in device memory; all 0: no such team */
     shmemd_t world;
 };
 
@@ -119,6 +119,9 @@ COMPAT_HOST void compat_team_end(int team)
     struct compat_host *host = compat_here();
     if (team <= COMPAT_NODE || team >= COMPAT_TEAMS || host->teams[team] == SHMEM_TEAM_INVALID)
         return;
+    shmemd_t none;
+    memset(&none, 0, sizeof none);
+    shmem_putmem(host->kernels.teams + team, &none, sizeof none, shmem_my_pe());
     shmem_team_destroy(host->teams[team]);
     host->teams[team] = SHMEM_TEAM_INVALID;
 }
@@ -157,8 +160,11 @@ COMPAT_HOST void compat_begin(const char *call)
         host->teams[i] = SHMEM_TEAM_INVALID;
     host->kernels.teams =
         (shmemd_t *)shmemx_local_malloc(COMPAT_TEAMS * sizeof *host->kernels.teams, SHMEMX_DEVICE);
-    if (host->kernels.teams == NULL)
+    shmemd_t *none = (shmemd_t *)calloc(COMPAT_TEAMS, sizeof *none);
+    if (host->kernels.teams == NULL || none == NULL)
         compat_die(call, "no device memory");
+    shmem_putmem(host->kernels.teams, none, COMPAT_TEAMS * sizeof *none, shmem_my_pe());
+    free(none);
     compat_team_add(host, SHMEM_TEAM_WORLD, COMPAT_WORLD);
     compat_team_add(host, SHMEM_TEAM_SHARED, COMPAT_SHARED);
     compat_team_add(host, SHMEM_TEAM_SHARED, COMPAT_NODE);

@@ -105,6 +105,12 @@ static int test_main(void)
     }
     CHECK_EQ(nvshmem_team_translate_pe(half, 0, NVSHMEM_TEAM_WORLD), me % 2);
     nvshmem_team_destroy(half);
+    const nvshmem_team_t no_teams[] = {NVSHMEM_TEAM_INVALID, half, 99, 100000};
+    for (nvshmem_team_t team : no_teams) {
+        CHECK_EQ(shmemd::launch(KERNEL(asks_of_team), 1, 1, 0, NULL, team, source), 0);
+        CHECK_EQ(shmemx_stream_synchronize(NULL), 0);
+        CHECK(at(source) == -1 && at(source + 1) == -1 && at(source + 2) == -1);
+    }
 
     nvshmem_int_p(source, me + 1, me);
     nvshmemx_barrier_all_on_stream(NULL);

@@ -10,6 +10,7 @@ SHMEMD_GLOBAL void ring_of_values(int *box, int *result, int *own);
 SHMEMD_GLOBAL void ring_of_sums(int *dest, const int *source, size_t nelems, uint64_t *signal, size_t chunk);
 SHMEMD_GLOBAL void send_by_groups(int *dest, int *source, uint64_t *signal, int round);
 SHMEMD_GLOBAL void collectives(nvshmem_team_t team, long long *area, int *wrong);
+SHMEMD_GLOBAL void asks_of_team(nvshmem_team_t team, int *answers);
 }
 
 #ifndef TEST_MODULE
@@ -105,6 +106,13 @@ typedef __nv_bfloat16 bfloat16_type;
 typedef shmemd_half_t half_type;
 typedef shmemd_bfloat16_t bfloat16_type;
 #endif
+
+SHMEMD_GLOBAL void asks_of_team(nvshmem_team_t team, int *answers)
+{
+    answers[0] = nvshmem_team_my_pe(team);
+    answers[1] = nvshmem_team_n_pes(team);
+    answers[2] = nvshmem_team_translate_pe(team, 0, NVSHMEM_TEAM_WORLD);
+}
 
 // ---- barriers and collectives: by a thread, by a warp, by a block ----
 SHMEMD_GLOBAL void collectives(nvshmem_team_t team, long long *area, int *wrong)

@@ -306,12 +306,12 @@ COMPAT_CALL(int, rocshmem_my_pe, (), compat::world().my_pe, (start_early(), shme
 COMPAT_CALL(int, rocshmem_n_pes, (), compat::world().n_pes, (start_early(), shmem_n_pes()))
 PRIM_FN int rocshmem_ctx_my_pe(rocshmem_ctx_t ctx) { return handle_of(ctx).my_pe; }
 PRIM_FN int rocshmem_ctx_n_pes(rocshmem_ctx_t ctx) { return handle_of(ctx).n_pes; }
-COMPAT_CALL(int, rocshmem_team_my_pe, (rocshmem_team_t team), compat::handle(number_of(team)).my_pe,
+COMPAT_CALL(int, rocshmem_team_my_pe, (rocshmem_team_t team), compat::my_pe(number_of(team)),
             shmem_team_my_pe(compat_team_of(number_of(team))))
-COMPAT_CALL(int, rocshmem_team_n_pes, (rocshmem_team_t team), compat::handle(number_of(team)).n_pes,
+COMPAT_CALL(int, rocshmem_team_n_pes, (rocshmem_team_t team), compat::n_pes(number_of(team)),
             shmem_team_n_pes(compat_team_of(number_of(team))))
 COMPAT_CALL(int, rocshmem_team_translate_pe, (rocshmem_team_t team, int pe, rocshmem_team_t other),
-            shmemd_translate_pe(compat::handle(number_of(team)), pe, compat::handle(number_of(other))),
+            compat::translate_pe(number_of(team), pe, number_of(other)),
             shmem_team_translate_pe(compat_team_of(number_of(team)), pe, compat_team_of(number_of(other))))
 COMPAT_CALL(void *, rocshmem_ptr, (const void *dest, int pe), shmemd_ptr(compat::world(), dest, pe),
             shmemx_device_ptr(dest, pe))

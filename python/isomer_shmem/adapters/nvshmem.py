@@ -21,6 +21,7 @@ from . import _lib
 from ._lib import IsomerError
 
 _SYMBOL = b"isomer_compat_state"  # COMPAT_SYMBOL
+_TEAMS = 256  # COMPAT_TEAMS
 _NUMBA = {"ptr": "uint64", "float": "float32", "double": "float64", "void": "void",
           **{f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)}}  # its names for LLVM's types
 _state = None  # struct compat_kernels
@@ -46,7 +47,8 @@ def start(*groups, device="cuda"):
     from .memory import Handle
     handles = [Handle(group) for group in (None, *groups)]
     content = [ctypes.string_at(handle.address, handle.nbytes) for handle in handles]
-    _table = torch.frombuffer(bytearray(b"".join(content)), dtype=torch.int64).to(device, copy=True)
+    table = b"".join(content).ljust(_TEAMS * handles[0].nbytes, b"\0")  # zeros: no such team
+    _table = torch.frombuffer(bytearray(table), dtype=torch.int64).to(device, copy=True)
     _state = struct.pack("=Q", _table.data_ptr()) + content[0]
     for kind, loaded in tuple(_loaded):  # Numba may unload one meanwhile
         _write(kind, loaded)
