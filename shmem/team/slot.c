@@ -741,7 +741,8 @@ int iso_slot_give_up(const struct slot *slot, const char *call)
     uint64_t by = prim_load_acquire_u64(&end->by);
     const char *why = reason_of(end);
     tell_members(slot, by, why); /* before this member goes on */
-    if (iso_error_returns(call))
+    bool destroys = ISO->errors == SHMEMX_ERRORS_RETURN && strcmp(iso_call_name(call), "shmem_team_destroy") == 0;
+    if (iso_error_returns(call) || destroys) /* it has nothing more to wait for */
         return iso_slot_refuse(slot, call);
     iso_fatal(call, TEAM_BROKEN, (int)by - 1, why != NULL ? ": " : "", why != NULL ? why : "");
 }

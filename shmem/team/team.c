@@ -560,13 +560,12 @@ void pshmem_team_destroy(shmem_team_t handle)
     iso_ctx_destroy_of_team(team);
     if (ISO->above.finish_team != NULL)
         ISO->above.finish_team(team, __func__);
-    if (!iso_slot_is_broken(&team->slot)) {
-        iso_barrier_sync(team, __func__); /* nobody is inside a collective of this slot any more */
-    } else if (ISO->above.team_has_handles != NULL && ISO->above.team_has_handles(team)) {
+    /* Nobody is inside a collective of this slot any more; or the team is broken, which may be heard of here alone. */
+    bool met = !iso_slot_is_broken(&team->slot) && iso_barrier_sync(team, __func__) == 0;
+    if (!met && ISO->above.team_has_handles != NULL && ISO->above.team_has_handles(team))
         retire_handle(team); /* kernels of the other members may still write to its memory, which stays */
-        return;
-    }
-    destroy_team(team);
+    else
+        destroy_team(team);
 }
 
 /* ---- contexts ---- */

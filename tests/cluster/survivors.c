@@ -626,6 +626,11 @@ static int team_broken(struct life *life)
     EXPECT(sum_in(again, life, rank, 0) != 0, why);
     if (rank == 0 && pthread_join(thread, NULL) != 0)
         fail("no end of the thread");
+    if (shmemx_team_create(pes, life->n, 9, &again) != 0 || sum_in(again, life, rank, 0) != 0)
+        fail("there is no third team of the same members");
+    if (rank == 0) /* the others are in shmem_team_destroy, which hears of it */
+        (void)break_team_soon((void *)again);
+    shmem_team_destroy(again);
     if (sum_in(whole, life, rank, 1) != 0)
         fail("the other team does not go on");
     add(&life->has_id);
