@@ -435,7 +435,10 @@ static void send_requests(struct channel *c)
         if (request->sent)
             continue;
         if (t->up == NULL) {
+            bool wanted = t->give_up != 0;
             try_to_connect(c, request->pe);
+            if (wanted && t->give_up == 0)
+                return; /* given up, and with it requests of this list */
             continue;
         }
         request->sent = true;
@@ -593,6 +596,13 @@ static int next_in_ring(void)
     return next;
 }
 
+static void send_exit(struct channel *c, const struct end_cause *cause)
+{
+    for (struct link *link = c->links; link != NULL; link = link->next)
+        if (!link->gone && link->socket.fd >= 0)
+            (void)send_frame(link, CHANNEL_EXIT, 0, cause);
+}
+
 /* In a broken job: all that are connected hear which PEs are gone, and the ring goes on without them. */
 static void tell_gone(struct channel *c)
 {
@@ -603,7 +613,8 @@ static void tell_gone(struct channel *c)
         if (c->targets[pe].gone || !iso_peer_is_gone(pe))
             continue;
         c->targets[pe].gone = true;
-        c->n_told++;
+        if (c->n_told++ == 0)
+            send_exit(c, &ISO->broken.cause); /* iso_channel_tell_exit may have found the lock taken */
         send_to_all(c, CHANNEL_GONE, (uint32_t)pe);
     }
     if (c->n_told == 0 || c->next_in_ring < 0 || !iso_job_outlives() || iso_peer_is_gone(c->next_in_ring))
@@ -943,9 +954,7 @@ void iso_channel_tell_exit(const struct end_cause *cause)
             return;
         usleep(1000);
     }
-    for (struct link *link = c->links; link != NULL; link = link->next)
-        if (!link->gone && link->socket.fd >= 0)
-            (void)send_frame(link, CHANNEL_EXIT, 0, cause);
+    send_exit(c, cause);
     pthread_mutex_unlock(&c->lock);
 }
 
