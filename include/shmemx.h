@@ -214,6 +214,9 @@ int shmemx_team_mask_deaths(shmem_team_t team, int masks);
  * of a collective that has given up may be written until it has given up on all members. The first call of a slot,
  * which makes it, waits on the host for the others and does not end so.
  *
+ * A member of another node that cannot be connected within SHMEM_BOOT_TIMEOUT is not told, which a sentence says; it
+ * waits until its own timeout.
+ *
  * `why` is copied; more than 111 bytes are cut off. Not collective; any thread, while others are in calls. Nothing
  * changes in a team that is broken already. Returns 0; or nonzero, with nothing done and nothing printed, the sentence
  * in shmemx_error_text: team is not a team of this PE, or is SHMEM_TEAM_WORLD or SHMEM_TEAM_SHARED, or has one member;
@@ -266,8 +269,10 @@ void shmemx_free(void *ptr);
  * First waits for the work in all streams of this PE. Until shmemx_resume
  *   - calls that need the device return errors, and no kernel, graph or copy of the program may touch device memory of
  *     the library
- *   - calls with lent objects of the host end as those with other wrong addresses. Loads and stores of whole lent pages
- *     fault on their owner; peers must not access them by pointers or places that they have
+ *   - calls with a lent symmetric object of the host, as remote end or in a collective, end as those with other wrong
+ *     addresses. On one node loads and stores of whole lent pages fault on their owner, and so does a call with a lent
+ *     object as its local end; on several nodes loads see zeros. Peers must not access them by pointers or places that
+ *     they have
  *   - other calls of the host work, collectives and new objects among them; stages that they use take memory again
  *   - objects may be freed
  * Global variables, registered buffers and host memory that a network has registered stay; shmemx_memory_stats tells

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory lent back: shmemx_suspend, and shmemx_resume. The device's part is device_suspend.c. On the host the pages of
  * the heap's file go and all mappings stay, so addresses are right when they are written again. Epochs, flags and
- * allocators lie elsewhere. A lent object has no access in this process, and lies behind the limit of its segment, so
- * calls refuse it; local objects are addressable by peers' places, so those are not refused. Invariant: no PE is in a
- * call with a stage or an object between the first agreement and the last barrier. Called by users. */
+ * allocators lie elsewhere. On one node a lent object has no access in this process. It lies behind the limit of its
+ * segment, so calls refuse it; local objects are addressable by peers' places, so those are not refused. Invariant: no
+ * PE is in a call with a stage or an object between the first agreement and the last barrier. Called by users. */
 #include "../../bootstrap/log.h"
 #include "../collectives.h"
 #include "../gpu/device.h"
+#include "../node/wait.h"
 #include "../state/alloc.h"
 #include "../team/slot.h"
 #include "../transport/order.h"
@@ -29,10 +30,13 @@ static void lend_stages(void)
         iso_memory_punch(&ISO->segments[SEGMENT_INDEX_HEAP], iso_slot_offset(i) + stage, iso_slot_offset(i + 1));
 }
 
-/* Whole pages. Where the process has no room for more mappings, loads see zeros. */
+/* Whole pages. Where the process has no room for more mappings, loads see zeros; and on several nodes, since a network
+ * registers kept objects together with what lies around them. */
 static void forbid(const struct segment *s, size_t from, size_t to)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    if (ISO->n_nodes > 1)
+        return;
     from = (from + page - 1) & ~(page - 1);
     to &= ~(page - 1);
     if (to > from && mprotect(s->base + from, to - from, PROT_NONE) != 0)
@@ -92,6 +96,8 @@ static void take_host_again(void)
         iso_memory_allow(s, front, end);
         iso_alloc_end_lending(alloc);
         __atomic_store_n(&s->limit, s->kind == SEGMENT_HEAP ? end : s->len, __ATOMIC_RELAXED);
+        if (s->kind == SEGMENT_HEAP)
+            __atomic_store_n(&ISO->control->heap_bytes, end - front, __ATOMIC_RELAXED); /* as raise_limit */
     }
     __atomic_store_n(&ISO->lent, LENT_NOTHING, __ATOMIC_RELAXED);
 }
@@ -112,7 +118,8 @@ static int may_suspend(const struct device *d, int keep, const char *call)
     if (rc != 0)
         return rc;
     sentence[0] = '\0';
-    if (iso_agree_min(ISO->world, (uint64_t)keep, call) != ~iso_agree_min(ISO->world, ~(uint64_t)keep, call))
+    uint64_t least = iso_agree_min(ISO->world, (uint64_t)keep, call);
+    if (least != ~iso_agree_min(ISO->world, ~(uint64_t)keep, call))
         snprintf(sentence, sizeof sentence, "has keep %d and another PE has not; it must be equal on all", keep);
     else if (d != NULL)
         iso_device_look_at_lending(d, sentence, sizeof sentence);
@@ -149,6 +156,7 @@ int pshmemx_resume(void)
     if (d != NULL && iso_device_is_suspended(d) && iso_device_resume(d, __func__) != 0)
         return 1;
     take_host_again();
+    iso_handles_refresh(); /* the kernels' table may have been written meanwhile, without what was lent */
     return iso_barrier_sync(ISO->world, __func__) != 0; /* no peer writes before */
 }
 
@@ -158,11 +166,11 @@ int pshmemx_keep(void *ptr)
     size_t front;
     if (iso_enter(__func__) != 0)
         return 1;
-    const struct segment *s = iso_segment_of(ptr, 1);
-    struct alloc *alloc = s != NULL ? iso_segment_objects(s, &front) : NULL;
+    const struct segment *s = iso_segment_of(ptr, 1), *lent = iso_segment_lent(ptr);
+    struct alloc *alloc = s != NULL && lent == NULL ? iso_segment_objects(s, &front) : NULL;
     if (alloc != NULL && iso_alloc_keep(alloc, (size_t)((char *)ptr - s->base) - front) == 0)
         return 0;
     log_error("shmemx_keep: ptr %p is not the start of an object of this PE%s", ptr,
-              iso_segment_lent(ptr) != NULL ? " that is there: it is lent back" : "");
+              lent != NULL ? " that is there: it is lent back" : "");
     return 1;
 }

@@ -377,6 +377,8 @@ static void *call_realloc(const char *call, void *ptr, size_t size)
         object = allocate(&r);
         if (object != NULL) {
             memcpy(object, objects_of(&h) + old.offset, ISO_MIN(old.size, size));
+            if (old.kept)
+                (void)iso_alloc_keep(h.alloc, (size_t)(object - objects_of(&h)));
             iso_alloc_free(h.alloc, old.offset);
             retire(&h, old.offset, old.size);
         }

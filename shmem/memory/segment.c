@@ -393,7 +393,8 @@ struct segment *iso_segment_search(const void *addr, size_t len)
         return NULL;
     size_t front, at = (size_t)((const char *)addr - s->base);
     (void)iso_segment_objects(s, &front);
-    return len <= front + object.offset + object.size - at ? s : NULL;
+    size_t end = front + object.offset + object.size; /* what fills the object up to its unit lies behind */
+    return at <= end && len <= end - at ? s : NULL;
 }
 
 /* Behind its limit, so no other look-up finds it, but of local objects of the host. The device heap is lent with its
