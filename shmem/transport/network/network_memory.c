@@ -66,8 +66,8 @@ struct network_key iso_network_ask_key(struct network *n, int pe, uint64_t addr)
     int rc = iso_network_ask(n, pe, &info, sizeof info);
     if (iso_network_has_lost(n, pe))
         return none;
-    if (rc != 0)
-        iso_network_lose(n, -1, "pe %d (host %s) was not told the key of a segment of pe %d (host %s)", ISO->my_pe,
+    if (rc != 0 || info.error == -ESHUTDOWN)
+        iso_network_lose(n, pe, "pe %d (host %s) was not told the key of a segment of pe %d (host %s)", ISO->my_pe,
                          ISO->host, pe, host);
     else if (info.error == -EFAULT || (info.error == 0 && addr - info.key.start >= info.key.end - info.key.start))
         iso_network_lose(n, -1, "pe %d (host %s) has no segment at address %#llx, which pe %d (host %s) wants to reach",

@@ -100,7 +100,7 @@ static void exchange_addresses(struct ofi *o, int pe)
                          "cannot talk to each other; set SHMEM_TRANSPORT equal on all PEs, with a provider that all "
                          "hosts have", ISO->my_pe, ISO->host, o->info->fabric_attr->prov_name, pe, host,
                          theirs.provider[0] != '\0' ? theirs.provider : "another network");
-    iso_network_lose(&o->net, -1, "pe %d (host %s) cannot exchange addresses with pe %d (host %s): %s", ISO->my_pe,
+    iso_network_lose(&o->net, pe, "pe %d (host %s) cannot exchange addresses with pe %d (host %s): %s", ISO->my_pe,
                      ISO->host, pe, host, o->lib.error_text(-rc));
 }
 

@@ -218,10 +218,11 @@ static int verbs_answer_request(int pe, const void *request, void *answer)
 
 /* ---- the initiator's side ---- */
 
+/* An error of the other end, or of the way there, is one of this peer alone. */
 ISO_COLD static struct network_queue *fail_connect(struct verbs *v, int pe, const char *where, int error)
 {
     errno = -error;
-    __extension__ iso_network_lose(&v->net, -1, "connecting pe %d (host %s, %s port %d) to pe %d (host %s) by a queue "
+    __extension__ iso_network_lose(&v->net, strcmp(where, "there") == 0 ? pe : -1, "connecting pe %d (host %s, %s port %d) to pe %d (host %s) by a queue "
                                    "pair failed %s: %m", ISO->my_pe, ISO->host, v->port.device, v->port.number, pe,
                                    ISO->peers[pe].host, where);
     return NULL;
