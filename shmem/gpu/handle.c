@@ -383,23 +383,24 @@ static struct handle *create_handle(const struct team *team, int slot)
     return h;
 }
 
+/* The one that there is; else `h` is added where it is not NULL. */
+static struct handle *find_or_add_handle(struct device *d, const struct team *team, int slot, struct handle *h)
+{
+    struct handle **list = handle_list_of(d->handles, team, slot);
+    pthread_mutex_lock(&d->lock);
+    struct handle *found = *list;
+    while (found != NULL && (found->team != team || found->slot != slot))
+        found = found->next;
+    if (found == NULL && h != NULL) {
+        h->next = *list;
+        *list = found = h;
+    }
+    pthread_mutex_unlock(&d->lock);
+    return found;
+}
 static struct handle *find_handle(struct device *d, const struct team *team, int slot)
 {
-    pthread_mutex_lock(&d->lock);
-    struct handle *h = *handle_list_of(d->handles, team, slot);
-    while (h != NULL && (h->team != team || h->slot != slot))
-        h = h->next;
-    pthread_mutex_unlock(&d->lock);
-    return h;
-}
-
-static void add_handle(struct device *d, struct handle *h)
-{
-    struct handle **list = handle_list_of(d->handles, h->team, h->slot);
-    pthread_mutex_lock(&d->lock);
-    h->next = *list;
-    *list = h;
-    pthread_mutex_unlock(&d->lock);
+    return find_or_add_handle(d, team, slot, NULL);
 }
 
 /* Collective: everything that can fail comes before the exchange. */
@@ -448,7 +449,7 @@ int iso_handle_make(struct first_call *f, int lanes, shmemd_t *handle, const cha
             destroy_handle(d, h);
             return rc;
         }
-        add_handle(d, h);
+        (void)find_or_add_handle(d, f->team, f->number, h);
     }
     *handle = h->value;
     return 0;
@@ -501,7 +502,10 @@ bool iso_handle_of_pairs(const struct team *team, shmemd_t *handle)
         iso_agent_copy(h->memory, &h->image, sizeof h->image);
         h->value = d->handles->local->value;
         h->value.team = (struct isod_team *)(void *)h->memory;
-        add_handle(d, h);
+        struct handle *first = find_or_add_handle(d, team, ISO_SLOT_OF_PAIRS, h);
+        if (first != h) /* by another thread, meanwhile */
+            destroy_handle(d, h);
+        h = first;
     }
     *handle = h->value;
     return true;
