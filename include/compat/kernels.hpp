@@ -121,6 +121,8 @@ PRIM_FN void send(shmemd_t h, G group, char *dest, const char *source, size_t by
 template <class G> PRIM_FN int broadcast(int32_t team, G group, void *dest, const void *source, size_t bytes, int root)
 {
     const shmemd_t h = handle(team);
+    if (root < 0 || root >= shmemd_n_pes(h)) // as all members see it
+        return -1;
     int rc = sync(team, group);
     if (shmemd_my_pe(h) == root)
         for (int pe = 0; pe < shmemd_n_pes(h); pe++)

@@ -46,7 +46,7 @@ enum {
     NVSHMEM_SIGNAL_ADD = 10
 };
 #define COMPAT_CMP(cmp) ((int)(0x634521u >> 4 * (unsigned)(cmp)) & 7) /* a digit of SHMEM_CMP_ for each */
-#define COMPAT_SIGNAL(op) ((op) == NVSHMEM_SIGNAL_ADD ? SHMEM_SIGNAL_ADD : SHMEM_SIGNAL_SET)
+#define COMPAT_SIGNAL(op) ((op) - NVSHMEM_SIGNAL_SET + SHMEM_SIGNAL_SET) /* a wrong one stays wrong */
 #else
 #define NVSHMEM_CMP_EQ SHMEM_CMP_EQ
 #define NVSHMEM_CMP_NE SHMEM_CMP_NE

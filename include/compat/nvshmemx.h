@@ -326,8 +326,7 @@ COMPAT_HOST void nvshmemx_sync_all_on_stream(compat_stream_t stream)
 
 COMPAT_DO(nvshmemx_signal_op, (uint64_t *sig_addr, uint64_t signal, int sig_op, int pe),
           shmemd_signal_op(compat::world(), sig_addr, signal, COMPAT_SIGNAL(sig_op), pe),
-          (sig_op == NVSHMEM_SIGNAL_SET ? shmem_signal_set(sig_addr, signal, pe)
-                                        : shmem_signal_add(sig_addr, signal, pe)))
+          shmem_putmem_signal(sig_addr, sig_addr, 0, sig_addr, signal, COMPAT_SIGNAL(sig_op), pe))
 
 /* ---- by a warp or a block: form is warp, group its group here. The group synchronises at both ends ---- */
 

@@ -124,6 +124,12 @@ static int test_main(void)
     CHECK_EQ(nvshmem_int_max_reduce(NVSHMEM_TEAM_WORLD, box, source, 1), 0); // by the host
     CHECK_EQ(at(box), n);
     CHECK(nvshmem_ptr(box, me) == box);
+    nvshmem_barrier_all();
+    uint64_t before = nvshmem_uint64_g(signals, me);
+    nvshmem_barrier_all();
+    nvshmemx_signal_op(signals, 7, NVSHMEM_SIGNAL_ADD, (me + 1) % n); // by the host
+    nvshmem_barrier_all();
+    CHECK_EQ(nvshmem_uint64_g(signals, me), before + 7);
 
 #ifdef TEST_MODULE
     CHECK(nvshmemx_cumodule_finalize(module) == 0 && nvshmemx_culibrary_finalize(module) == 0);

@@ -141,6 +141,8 @@ SHMEMD_GLOBAL void collectives(nvshmem_team_t team, long long *area, int *wrong)
             bad += swapped[2 * pe] != all[2 * me];
         bad += nvshmemx_longlong_broadcast_warp(team, sum, area, 40, n - 1) != 0;
         bad += sum[39] != (n - 1) * 100 + 39;
+        bad += nvshmemx_longlong_broadcast_warp(team, sum, area, 40, n) == 0; // there is no such root
+        bad += nvshmemx_longlong_broadcast_warp(team, sum, area, 40, -1) == 0;
         bad += nvshmemx_longlong_min_reduce_warp(team, swapped, area, 40) != 0;
         bad += swapped[39] != 39;
         bad += nvshmemx_longlong_sum_reducescatter_warp(team, swapped, area, 4) != 0;
