@@ -85,11 +85,11 @@ def _free_port():
             return port
 
 
-def run_ranks(size, function, *arguments, backend="isomer", seconds=LIMIT_SECONDS):
+def run_ranks(size, function, *arguments, backend="isomer", seconds=LIMIT_SECONDS, method="fork"):
     """function(*arguments) on each rank of a new group; returns the ranks' values. backend None: it makes the group
-    itself. Processes are forked from one that has no group."""
+    itself. Processes are forked from one that has no group, or by method "spawn" new ones."""
     port = _free_port()
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context(method)
     results = context.Queue()
     processes = [context.Process(target=_rank, args=(function, rank, size, port, backend, results, arguments))
                  for rank in range(size)]
