@@ -573,6 +573,7 @@ static int make_views(struct slot *slot, const int *world_of, int n_pes)
         direct = direct && cpu != NULL && ISO->peers[pe].local;
     }
     slot->memory = (char *)ISO->control + offset;
+    slot->end = iso_slot_end(slot->memory);
     slot->central = direct ? slot->views[0].near : NULL;
     return direct || ISO->n_nodes == 1 ? 0 : make_nodes(slot, world_of, n_pes);
 }
@@ -728,7 +729,7 @@ _Static_assert(sizeof(struct slot_end) == CHANNEL_BODY_BYTES, "one message of th
 #define TEAM_BROKEN "this team was broken by pe %d%s%s"
 int iso_slot_refuse(const struct slot *slot, const char *call)
 {
-    const struct slot_end *end = iso_slot_end(slot->memory);
+    const struct slot_end *end = slot->end;
     const char *why = reason_of(end);
     iso_log_elsewhere("%s: " TEAM_BROKEN, iso_call_name(call), (int)prim_load_acquire_u64(&end->by) - 1,
                       why != NULL ? ": " : "", why != NULL ? why : "");
@@ -737,7 +738,7 @@ int iso_slot_refuse(const struct slot *slot, const char *call)
 
 int iso_slot_give_up(const struct slot *slot, const char *call)
 {
-    const struct slot_end *end = iso_slot_end(slot->memory);
+    const struct slot_end *end = slot->end;
     uint64_t by = prim_load_acquire_u64(&end->by);
     const char *why = reason_of(end);
     tell_members(slot, by, why); /* before this member goes on */

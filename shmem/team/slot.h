@@ -123,9 +123,9 @@ ISO_INLINE size_t iso_slot_far_inbox_offset(int sender, uint64_t staged)
 }
 
 ISO_INLINE struct slot_end *iso_slot_end(char *memory) { return (struct slot_end *)(void *)(memory + SLOT_END); }
-ISO_INLINE bool iso_slot_is_broken(const struct slot *slot) /* a team of one PE has no memory */
+ISO_INLINE bool iso_slot_is_broken(const struct slot *slot)
 {
-    return slot->memory != NULL && prim_load_acquire_u64(&iso_slot_end(slot->memory)->by) != 0;
+    return slot->end != NULL && prim_load_acquire_u64(&slot->end->by) != 0; /* pairs with tell_end */
 }
 /* Breaks the team of a slot: at all members, this one last. Those of other nodes hear of it by the channel. */
 void iso_slot_break(const struct slot *slot, const char *why);

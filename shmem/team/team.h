@@ -7,6 +7,7 @@
 #include "../state/base.h"
 
 struct team;
+struct slot_end;
 struct slot_nodes;
 struct slot {
     int index;       /* in the control area at the front of every PE's heap; -1: none (team of one PE) */
@@ -15,6 +16,7 @@ struct slot {
     uint64_t staged; /* staged steps done; its parity chooses the bank */
     uint64_t timeout_ns; /* of waits in its calls, atomic; 0: as SHMEM_TIMEOUT says */
     char *memory;    /* this PE's part of the slot */
+    struct slot_end *end;  /* slot.h; NULL: a team of one PE */
     char *central;   /* the leader's part; NULL: not all members reach each other by pointer (alike on all of them) */
     struct slot_nodes *nodes;                             /* slot.h; NULL: one node (alike on all of them) */
     struct slot_view *views;                              /* [n_pes of the team], slot.h */
