@@ -211,8 +211,8 @@ int shmemx_team_mask_deaths(shmem_team_t team, int masks);
  * up on all members, and later calls by these handles do nothing, also in graphs. If the team has handles or messages on
  * streams here, the library cannot tell which streams had its calls: shmemx_stream_synchronize of every stream and
  * shmemx_graph_launch return nonzero with the sentence above, until shmemx_status of the team has told of the end. Dest
- * of a collective that has given up may be written until it has given up on all members. The first call of a slot,
- * which makes it, waits on the host for the others and does not end so.
+ * of a collective that has given up may be written until it has given up on all members. Memory that the first call of a
+ * slot was making may stay until the job ends.
  *
  * A member of another node that cannot be connected within SHMEM_BOOT_TIMEOUT is not told, which a sentence says; it
  * waits until its own timeout.

@@ -446,6 +446,8 @@ int iso_handle_make(struct first_call *f, int lanes, shmemd_t *handle, const cha
             return iso_refuse_alone(call, "no memory for a handle");
         int rc = open_handle(f, h, lanes > 0 ? ISO_MIN(lanes, most) : most, call);
         if (rc != 0) {
+            if (iso_slot_is_broken(&f->team->slot))
+                h->image.lanes = 0; /* kernels of other members may know its slot memory, which stays */
             destroy_handle(d, h);
             return rc;
         }

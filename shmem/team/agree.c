@@ -26,6 +26,8 @@ static struct inbox begin_agreement(struct team *team, const char *call)
 
 static void send_words(const struct team *team, struct inbox box, const void *data, size_t bytes)
 {
+    if (iso_slot_is_broken(box.slot)) /* an exchange before may have given up: see struct slot_end */
+        return;
     for (int i = 1; i < team->n_pes; i++)
         iso_inbox_send(box, box.slot->views[other(team, i)].near, other(team, i), data, bytes);
 }
@@ -237,10 +239,8 @@ int iso_first_call_begin(struct first_call *f, struct team *team, int number, co
     f->team = team;
     f->number = number;
     f->members = (struct team){.handle = team->handle, .my_pe = team->my_pe, .n_pes = team->n_pes, .start = team->start,
-                               .stride = team->stride, .world_of = team->world_of};
-    int rc = iso_slot_open(&f->members.slot, key, team->world_of, team->n_pes, 0);
-    f->members.slot.timeout_ns = __atomic_load_n(&team->slot.timeout_ns, __ATOMIC_RELAXED);
-    return rc;
+                               .stride = team->stride, .world_of = team->world_of, .slot = {.of = &team->slot}};
+    return iso_slot_open(&f->members.slot, key, team->world_of, team->n_pes, 0);
 }
 
 void iso_first_call_end(struct first_call *f) { iso_slot_close(&f->members.slot, f->team->world_of, f->team->n_pes); }

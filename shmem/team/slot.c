@@ -179,11 +179,13 @@ static int claim_any(const struct members *m)
 }
 
 /* The same, after slots that are about to be free where there is none. Their count is taken before the look at the
- * bits: those that are given back in between are seen. Who closes has nothing to wait for, so this ends. */
-static int claim_index(const struct members *m)
+ * bits: those that are given back in between are seen. Who closes has nothing to wait for, so this ends. Only a team
+ * that was broken between two members' closes of a first call leaves a count for good. */
+static int claim_index(const struct members *m, const struct slot *slot)
 {
     struct wait wait = ISO_WAIT(m->call, -1, &my_directory()->closing, 0);
     int index = claim_any(m);
+    wait.slot = slot->of != NULL ? slot : NULL;
     for (uint64_t closing = 1; index < 0 && closing != 0;) {
         closing = 0;
         for (int i = 0; i < m->n; i++)
@@ -233,7 +235,7 @@ static void refuse_key(int pe, struct slot_key key, int status, const char *call
 
 static int lead(const struct members *m, struct slot_key key, struct slot *slot)
 {
-    int index = claim_index(m);
+    int index = claim_index(m, slot);
     if (index >= 0) {
         slot->index = index;
         slot->seq = 0;
@@ -304,6 +306,7 @@ static int follow(const struct members *m, struct slot_key key, struct slot *slo
 {
     struct wait wait = ISO_WAIT(m->call, m->world_of[0], my_directory()->grants, GRANT_NEW);
     int index;
+    wait.slot = slot->of != NULL ? slot : NULL;
     while ((index = find_grant(&key)) < 0 && iso_wait_pause(&wait, GRANT_NONE) == 0)
         continue;
     iso_wait_end(&wait);
@@ -568,21 +571,21 @@ static int make_views(struct slot *slot, const int *world_of, int n_pes)
     for (int i = 0; i < n_pes; i++) {
         int pe = world_of[i];
         char *cpu = ISO->peers[pe].control;
-        slot->views[i].pe = pe;
         slot->views[i].near = cpu != NULL ? cpu + offset : NULL;
         direct = direct && cpu != NULL && ISO->peers[pe].local;
     }
     slot->memory = (char *)ISO->control + offset;
-    slot->end = iso_slot_end(slot->memory);
+    if (slot->of == NULL)
+        slot->end = iso_slot_end(slot->memory);
     slot->central = direct ? slot->views[0].near : NULL;
     return direct || ISO->n_nodes == 1 ? 0 : make_nodes(slot, world_of, n_pes);
 }
 
 static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
-static void say_why(const struct members *m, struct slot_key key, int status)
+static void say_why(const struct members *m, const struct slot *slot, struct slot_key key, int status)
 {
-    if (iso_job_rc(m->call) != 0) /* members that came no more */
+    if (iso_slot_rc(slot, m->call) != 0) /* members that came no more */
         return;
     if (status == -ENOSPC)
         log_error("%s: all %d slots are in use on one of the %d PEs; destroy teams that are no longer needed", m->call,
@@ -603,17 +606,25 @@ int iso_slot_open(struct slot *slot, struct slot_key key, const int *world_of, i
                        : key.parent == ISO_SLOT_OF_LIST       ? "shmemx_team_create"
                        : key.parent == ISO_SLOT_OF_FIRST_CALL ? first_call
                                                               : "shmem_team_split";
+    const struct slot *of = key.parent == ISO_SLOT_OF_FIRST_CALL ? slot->of : NULL;
     memset(slot, 0, sizeof(*slot));
     slot->index = -1;
     slot->n_pes = n_pes;
     if (n_pes == 1)
         return 0;
+    if (of != NULL) { /* for waits before there is an index, too */
+        slot->of = of;
+        slot->end = of->end;
+        slot->timeout_ns = __atomic_load_n(&of->timeout_ns, __ATOMIC_RELAXED);
+    }
     int *sorted = (int *)malloc((size_t)n_pes * sizeof(*sorted));
     slot->views = (struct slot_view *)calloc((size_t)n_pes, sizeof(*slot->views));
     if (sorted == NULL || slot->views == NULL) {
         free(sorted);
         return iso_refuse_alone(call, "no memory for a team of %d", n_pes);
     }
+    for (int i = 0; i < n_pes; i++)
+        slot->views[i].pe = world_of[i];
     memcpy(sorted, world_of, (size_t)n_pes * sizeof(*sorted));
     qsort(sorted, (size_t)n_pes, sizeof(*sorted), by_number);
     struct members m = {world_of, sorted, n_pes, call, key.parent == ISO_SLOT_OF_FIRST_CALL};
@@ -627,7 +638,7 @@ int iso_slot_open(struct slot *slot, struct slot_key key, const int *world_of, i
      * order the two threads already; ThreadSanitizer, which sees one process, needs it said here. */
     (void)prim_load_acquire_u64(&my_directory()->closing);
     if (status != 0)
-        say_why(&m, key, status);
+        say_why(&m, slot, key, status);
     free(sorted);
     slot->calls = slot->seq;
     if (status == 0)
@@ -741,7 +752,7 @@ int iso_slot_give_up(const struct slot *slot, const char *call)
     const struct slot_end *end = slot->end;
     uint64_t by = prim_load_acquire_u64(&end->by);
     const char *why = reason_of(end);
-    tell_members(slot, by, why); /* before this member goes on */
+    tell_members(slot->of != NULL ? slot->of : slot, by, why); /* before this member goes on */
     bool destroys = ISO->errors == SHMEMX_ERRORS_RETURN && strcmp(iso_call_name(call), "shmem_team_destroy") == 0;
     if (iso_error_returns(call) || destroys) /* it has nothing more to wait for */
         return iso_slot_refuse(slot, call);

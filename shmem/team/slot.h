@@ -227,7 +227,8 @@ enum { ISO_SLOT_OF_SET = -1, ISO_SLOT_OF_START = -2, ISO_SLOT_OF_LIST = -3, ISO_
  * list get then (where there is a parent, its members agree themselves). Index 0 is the world's, 1 SHARED's: no
  * agreement needed (ISO_SLOT_OF_START). For ISO_SLOT_OF_LIST no member goes on before all have called, and all get the
  * same result: -EINVAL: members that list each other under one tag have given different lists. Otherwise -ENOSPC: no
- * slot is free on all members; -ENOMEM. A sentence was logged. */
+ * slot is free on all members; -ENOMEM. A sentence was logged. For ISO_SLOT_OF_FIRST_CALL the caller has set slot->of;
+ * -EIO: that team is broken. */
 int iso_slot_open(struct slot *slot, struct slot_key key, const int *world_of, int n_pes, int status);
 void iso_slot_close(struct slot *slot, const int *world_of, int n_pes);
 /* All members have arrived. No quiet. */

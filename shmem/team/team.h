@@ -22,6 +22,7 @@ struct slot {
     struct slot_view *views;                              /* [n_pes of the team], slot.h */
     uint64_t calls; /* recorded by flight.h; begins at seq, so that no user of the slot repeats an earlier number */
     void (*barrier)(struct team *team, const char *call); /* the algorithm in force, chosen by the first barrier */
+    const struct slot *of; /* of a first call (agree.h): the team's slot, whose end ends this one; else NULL */
 };
 
 struct team {

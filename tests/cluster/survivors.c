@@ -8,6 +8,7 @@
  *     survivors break 1 PES        shmemx_break ends a wait of another thread, and the others hear of it by the leave
  *     survivors team 1 PES         shmemx_team_break ends a team on all members, and no other one
  *     survivors streams 1 PES      the same of a team with calls on streams
+ *     survivors first 1 PES        the same while the members make a slot or its stage together
  * ISO_NODES=PID:NIC,PID:NIC: processes take turns on nodes, each the namespaces of that process, with that NIC. */
 #define _GNU_SOURCE /* setns */
 #include <shmem.h>
@@ -555,9 +556,11 @@ static int broken(struct life *life)
 
 /* ---- a team that its own program breaks ---- */
 
+static int naps_before_break = 100;
+
 static void *break_team_soon(void *team)
 {
-    for (int i = 0; i < 100; i++)
+    for (int i = 0; i < naps_before_break; i++)
         nap();
     if (shmemx_team_break((shmem_team_t)team, "enough is enough") != 0)
         fail("shmemx_team_break is refused");
@@ -664,20 +667,30 @@ static int enqueue(shmem_team_t team, const struct work *w, int i, shmemx_stream
     return i == 2 ? shmemx_barrier_on_stream(team, stream) : shmemx_coll_on_stream(&c, stream);
 }
 
+static void fill_source(struct work *w)
+{
+    for (int k = 0; k < GATHERED; k++)
+        w->source[k] = k + w->rank;
+}
+
+static void check_dest(const struct work *w, int i)
+{
+    for (int64_t k = 0; k < (i == 1 ? w->n * GATHERED : i == 2 ? 0 : GATHERED); k++)
+        if (w->dest[k] != (i == 0   ? k * w->n + w->n * (w->n - 1) / 2
+                           : i == 1 ? k % GATHERED + k / GATHERED
+                                    : k + (w->rank + w->n - 1) % w->n)) {
+            fail("element %d of call %d is %lld", (int)k, i, (long long)w->dest[k]);
+            break;
+        }
+}
+
 static void check_calls(shmem_team_t team, struct work *w)
 {
     for (int i = 0; i < CALLS; i++) {
-        for (int k = 0; k < GATHERED; k++)
-            w->source[k] = k + w->rank;
+        fill_source(w);
         if (enqueue(team, w, i, w->stream) != 0 || shmemx_stream_synchronize(w->stream) != 0)
             fail("call %d of a team that is not broken fails", i);
-        for (int64_t k = 0; k < (i == 1 ? w->n * GATHERED : i == 2 ? 0 : GATHERED); k++)
-            if (w->dest[k] != (i == 0   ? k * w->n + w->n * (w->n - 1) / 2
-                               : i == 1 ? k % GATHERED + k / GATHERED
-                                        : k + (w->rank + w->n - 1) % w->n)) {
-                fail("element %d of call %d is %lld", (int)k, i, (long long)w->dest[k]);
-                break;
-            }
+        check_dest(w, i);
         if (shmemx_barrier_on_stream(team, w->stream) != 0 || shmemx_stream_synchronize(w->stream) != 0)
             fail("a barrier fails");
     }
@@ -746,6 +759,96 @@ static int streams_broken(struct life *life)
     return get(&shared->failed);
 }
 
+/* ---- a team that is broken while its members make a slot or its stage ---- */
+
+enum { FIRSTS = 4, MIDST = 70, SLOTS = 60 }; /* an all-reduce, an all-gather by a stage, a barrier, a preparation */
+
+static int first_call(shmem_team_t team, const struct work *w, int i, int slot)
+{
+    shmemx_coll_t c = shmemx_coll_of(i == 0 ? SHMEMX_ALLREDUCE : SHMEMX_FCOLLECT, team, w->dest, w->source, GATHERED,
+                                     SHMEMX_INT64);
+    c.slot = slot;
+    c.stage_bytes = i == 1 ? (size_t)4 << 20 : 0;
+    return i == 3   ? shmemx_slot_prepare(team, SLOTS + slot, 1)
+           : i == 2 ? shmemx_barrier_on_stream(team, w->stream)
+                    : shmemx_coll_on_stream(&c, w->stream);
+}
+
+/* The end is known, so streams do not fail; and first calls of another team are right. */
+static void go_on(shmem_team_t broken, shmem_team_t whole, struct work *w, int slot, const char *why)
+{
+    EXPECT(shmemx_status(broken, 0, NULL) == 1, why);
+    if (shmemx_stream_synchronize(w->stream) != 0 || shmemx_status(whole, 0, NULL) != 0)
+        fail("a stream or another team fails, too");
+    for (int i = 0; i < 2; i++) {
+        fill_source(w);
+        if (first_call(whole, w, i, slot) != 0 || shmemx_stream_synchronize(w->stream) != 0)
+            fail("a first call of another team fails");
+        check_dest(w, i);
+        if (shmemx_barrier_on_stream(whole, w->stream) != 0 || shmemx_stream_synchronize(w->stream) != 0)
+            fail("a barrier fails");
+    }
+    shmem_team_destroy(broken);
+}
+
+static void miss_first_call(struct life *life, shmem_team_t whole, struct work *w, const int *pes, int turn)
+{
+    char why[64];
+    int i = turn / 2, breaker = turn % 2 == 0 ? 0 : w->n - 1, absent = w->n - 1 - breaker;
+    shmem_team_t broken = SHMEM_TEAM_INVALID;
+    pthread_t thread;
+    snprintf(why, sizeof why, "this team was broken by pe %d: enough is enough", breaker);
+    if (shmemx_team_create(pes, w->n, 10 + (uint64_t)turn, &broken) != 0 ||
+        (i == 1 && shmemx_slot_prepare(broken, 0, 1) != 0)) /* then its stage */
+        fail("no team");
+    if (w->rank == breaker && pthread_create(&thread, NULL, break_team_soon, (void *)broken) != 0)
+        fail("no thread");
+    while (w->rank == absent && get(&life->working) < (turn + 1) * (w->n - 1) && get(&shared->failed) == 0)
+        nap();
+    EXPECT(first_call(broken, w, i, 0) != 0, why);
+    if (w->rank != absent)
+        add(&life->working);
+    if (w->rank == breaker && pthread_join(thread, NULL) != 0)
+        fail("no end of the thread");
+    EXPECT(first_call(broken, w, i, 0) != 0, why);
+    go_on(broken, whole, w, turn, why);
+}
+
+static int first_broken(struct life *life)
+{
+    static const char why[] = "this team was broken by pe 0: enough is enough";
+    int rank = rank_in(life), pes[MOST];
+    struct work w = {rank, life->n, NULL, NULL, NULL};
+    shmem_team_t whole = SHMEM_TEAM_INVALID, broken = SHMEM_TEAM_INVALID;
+    pthread_t thread;
+    for (int i = 0; i < life->n; i++)
+        pes[i] = i;
+    setenv("SHMEM_DEVICE_BLOCKS", "1", 1); /* memory for many slots */
+    if (start(life, rank) != 0 || shmemx_device_init() != 0 || shmemx_stream_create(&w.stream) != 0 ||
+        shmemx_team_create(pes, life->n, 7, &whole) != 0)
+        fail("the job does not start");
+    w.dest = (int64_t *)shmemx_malloc((size_t)life->n * GATHERED * 8, SHMEMX_DEVICE);
+    w.source = (int64_t *)shmemx_malloc(GATHERED * 8, SHMEMX_DEVICE);
+    for (int turn = 0; turn < 2 * FIRSTS; turn++)
+        miss_first_call(life, whole, &w, pes, turn);
+    for (int round = 0; round < MIDST; round++) { /* in the midst of first calls */
+        naps_before_break = rand() % 4;
+        if (shmemx_team_create(pes, life->n, 100 + (uint64_t)round, &broken) != 0)
+            fail("no team");
+        if (rank == 0 && pthread_create(&thread, NULL, break_team_soon, (void *)broken) != 0)
+            fail("no thread");
+        for (int i = 0; first_call(broken, &w, i % FIRSTS, i / FIRSTS % SLOTS) == 0; i++)
+            continue;
+        EXPECT(first_call(broken, &w, 0, 0) != 0, why);
+        if (rank == 0 && pthread_join(thread, NULL) != 0)
+            fail("no end of the thread");
+        go_on(broken, whole, &w, 2 * FIRSTS + round, why);
+    }
+    if (end_work(&w, 0) == 0)
+        shmem_finalize();
+    return get(&shared->failed);
+}
+
 /* ---- all ---- */
 
 static int run_all(const char *what, int times, int n)
@@ -762,6 +865,7 @@ static int run_all(const char *what, int times, int n)
                   : strcmp(what, "break") == 0 ? broken(shared->lives)
                   : strcmp(what, "team") == 0  ? team_broken(shared->lives)
                   : strcmp(what, "streams") == 0 ? streams_broken(shared->lives)
+                  : strcmp(what, "first") == 0 ? first_broken(shared->lives)
                                                  : wrong(shared->lives));
         }
     for (int i = 0, status; i < n; i++) {
@@ -779,7 +883,7 @@ int main(int argc, char **argv)
     int times = argc > 2 ? atoi(argv[2]) : 5, n = argc > 3 ? atoi(argv[3]) : 4, rc = 0;
     unsigned seed = getenv("ISO_FAULT_SEED") != NULL ? (unsigned)atoi(getenv("ISO_FAULT_SEED")) : (unsigned)getpid();
     if (n < 2 || n > MOST || (strcmp(what, "leak") == 0 && times >= LIVES)) {
-        fprintf(stderr, "usage: survivors kill|leak|wrong|break|team|streams TIMES PES\n");
+        fprintf(stderr, "usage: survivors kill|leak|wrong|break|team|streams|first TIMES PES\n");
         return 2;
     }
     shared = (struct shared *)mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

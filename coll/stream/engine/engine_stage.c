@@ -8,6 +8,7 @@
 #include "../../../bootstrap/log.h"
 #include "../../../include/pshmem.h"
 #include "../../../shmem/team/agree.h"
+#include "../../../shmem/team/slot.h"
 #include "../coll_stream.h"
 
 #include <errno.h>
@@ -48,6 +49,8 @@ static int forget(const struct stream_call *c)
         log_error("%s, %s: %s", call, c->call.name, iso_gpu_error(c->device->gpu));
         return -EIO;
     }
+    if (iso_slot_rc(&c->call.team->slot, call) != 0) /* the last call has given up, maybe not yet on the others */
+        return -EIO;
     iso_stage_drop(&c->slot->stage);
     return 0;
 }
@@ -70,10 +73,10 @@ int iso_stage_need(const struct stream_call *c, size_t each)
         return 0;
     }
     slot->stage.refused = true;
+    if (iso_slot_rc(&c->call.team->slot, call) != 0) /* other members may know the address, so the memory stays */
+        return -EIO;
     if (address != NULL)
         pshmemx_local_free(address);
-    if (iso_job_is_broken())
-        return -EIO;
     if (slot->handle.my_pe == 0)
         log_warn("%s: a member has no room for a stage of %zu bytes; calls of slot %d of this team go on without", call,
                  bytes, slot->number);

@@ -8,6 +8,7 @@
 #include "../../../bootstrap/env.h"
 #include "../../../bootstrap/log.h"
 #include "../../../shmem/team/agree.h"
+#include "../../../shmem/team/slot.h"
 #include "../coll_stream.h"
 
 #include <errno.h>
@@ -164,6 +165,8 @@ enum stream_ll128 iso_stream_probe_run(struct device *d, struct team *team, shme
     struct stream_probe *probe = (struct stream_probe *)d->probe;
     uint64_t wrong = run_kernel(d, team, handle, blocks, number);
     bool whole = iso_agree_min(team, wrong == 0, call) != 0;
+    if (iso_slot_is_broken(&team->slot)) /* kernels may have given up, so nothing is known */
+        return STREAM_LL128_TORN;
     for (int i = 0; i < team->n_pes; i++)
         if (i != team->my_pe && (whole || wrong != 0))
             __atomic_store_n(&probe->known[team->world_of[i]], whole ? STREAM_LL128_WHOLE : STREAM_LL128_TORN,
