@@ -381,7 +381,7 @@ class Queue:
         """By the watch: a call that waits for other members on the host, or in a kernel, for too long."""
         call = self._under_way
         if call is not None and time.monotonic() > call[1] + (seconds := self._limit.of(call[2])):
-            self.world.abort_here(f"{call[0]} of group {self._group} has passed its timeout of {seconds:g} s")
+            self.core.lease.abort_here(f"{call[0]} of group {self._group} has passed its timeout of {seconds:g} s")
         if self._seconds != self._limit.seconds:
             self.set_limit()
         self.world.look_at_waits()

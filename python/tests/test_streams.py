@@ -570,6 +570,65 @@ def late_alone(has_messages, nodes):
     dist.destroy_process_group()
 
 
+def reduce_first(group, rank, size):
+    values = torch.full((5000,), rank + 1.0)
+    dist.all_reduce(values, group=group)
+    settle()
+    assert values.eq(size * (size + 1) / 2).all()
+
+
+def gather_first(group, rank, size):
+    output, values = torch.zeros(5000 * size), torch.full((5000,), float(rank))
+    all_gather_single(output, values, group=group)
+    settle()
+    assert output.view(size, 5000).eq(torch.arange(float(size))[:, None]).all()
+
+
+def scatter_first(group, rank, size):
+    values, output = torch.full((70001 * size,), float(rank)), torch.zeros(70001)
+    reduce_scatter_single(output, values, group=group)
+    settle()
+    assert output.eq(size * (size - 1) / 2).all()
+
+
+def prepare_first(group, rank, size):
+    import isomer_shmem as iso
+    iso.prepare(group)
+    settle()
+
+
+def miss_first_call(nodes):
+    """A rank stays away from the first call of a kind of one group, and comes late. First calls of the default group
+    and of another one go on."""
+    if nodes:
+        os.environ["SHMEM_VIRTUAL_NODES"] = nodes
+    rank, size = start(True, timeout=timedelta(seconds=60))
+    beside, names = dist.new_group(list(range(size))), "/".join(map(str, range(size)))
+    calls = {"all_reduce": reduce_first, "all_gather_single": gather_first, "reduce_scatter_single": scatter_first,
+             "prepare": prepare_first}
+    with host_streams.on():
+        for index, (name, call) in enumerate(calls.items()):
+            part, absent = dist.new_group(list(range(size))), index % size
+            part.set_timeout(timedelta(seconds=1))
+            why = rf"{name} of group {names} has passed its timeout of 1 s on rank \d+$"
+            if rank == absent:
+                wait_for(f"{name} has raised", [each for each in range(size) if each != absent])
+            with pytest.raises(dist.DistBackendError, match=why):
+                call(part, rank, size)
+            tell(f"{name} has raised")
+            with pytest.raises(dist.DistBackendError, match=why):
+                reduce_first(part, rank, size)
+            with pytest.raises(dist.DistBackendError, match=why):
+                dist.barrier(part)
+            for group in (None, beside):
+                call(group, rank, size)
+            dist.destroy_process_group(part)
+        for group in (None, beside):
+            for call in calls.values():
+                call(group, rank, size)
+    dist.destroy_process_group()
+
+
 def disagree():
     """Both ranks hear of the difference, also the one that has made its call already."""
     os.environ["ISOMER_CHECK"] = "1"
@@ -718,6 +777,11 @@ def test_late_peer_is_an_error(ranks):
                          ((2, False, None), (2, True, None), (4, True, "0,0,1"), (2, False, "0,1")))
 def test_a_late_peer_ends_one_group_and_not_the_others(ranks, size, has_messages, nodes):
     ranks(size, late_alone, has_messages, nodes, backend=None)
+
+
+@pytest.mark.parametrize("size, nodes", ((3, None), (4, "0,0,1"), (2, "0,1")))
+def test_a_rank_that_misses_a_first_call_ends_one_group_and_not_the_others(ranks, size, nodes):
+    ranks(size, miss_first_call, nodes, backend=None)
 
 
 def test_ranks_that_disagree_on_streams_all_raise(ranks):
