@@ -437,8 +437,8 @@ def barrier(group=None, device=None):
     mine = group_of(group)
     world = mine.lease.world
     if _goes_on_stream(world, device):
-        world.check_usable()
-        world.check(world.lib.shmemx_barrier_on_stream(mine.lease.team, _current(world)))
+        mine.queue().run("barrier", lambda core: world.check(
+            world.lib.shmemx_barrier_on_stream(core.lease.team, _current(world))), [], None, False)
     else:
         mine.run_now("barrier", lambda core: core.call(_lib.BARRIER))
 

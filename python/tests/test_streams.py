@@ -591,6 +591,12 @@ def scatter_first(group, rank, size):
     assert output.eq(size * (size - 1) / 2).all()
 
 
+def barrier_first(group, rank, size):
+    import isomer_shmem as iso
+    iso.barrier(group)
+    settle()
+
+
 def prepare_first(group, rank, size):
     import isomer_shmem as iso
     iso.prepare(group)
@@ -605,7 +611,7 @@ def miss_first_call(nodes):
     rank, size = start(True, timeout=timedelta(seconds=60))
     beside, names = dist.new_group(list(range(size))), "/".join(map(str, range(size)))
     calls = {"all_reduce": reduce_first, "all_gather_single": gather_first, "reduce_scatter_single": scatter_first,
-             "prepare": prepare_first}
+             "barrier": barrier_first, "prepare": prepare_first}
     with host_streams.on():
         for index, (name, call) in enumerate(calls.items()):
             part, absent = dist.new_group(list(range(size))), index % size
