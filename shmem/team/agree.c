@@ -230,8 +230,9 @@ int iso_agree_outcome(struct team *team, int rc, const char *sentence, const cha
 int iso_first_call_begin(struct first_call *f, struct team *team, int number, const char *call)
 {
     int slot = iso_slot_of_users(number);
+    /* Where threads take turns, members in different first calls wait for ever. */
     if (ISO->thread_level != SHMEM_THREAD_MULTIPLE && iso_agree_same(team, call, "slot", slot) != 0)
-        return -EINVAL; /* where threads take turns, members in different first calls wait for ever */
+        return iso_slot_rc(&team->slot, call) != 0 ? -EIO : -EINVAL;
     uint64_t split = (uint64_t)(uint32_t)team->slot.index << 32 | (uint32_t)number;
     if (iso_slot_rc(&team->slot, call) != 0)
         return -EIO;
