@@ -603,6 +603,11 @@ def prepare_first(group, rank, size):
     settle()
 
 
+def handle_first(group, rank, size):
+    import isomer_shmem as iso
+    assert iso.Handle(group).nbytes > 0
+
+
 def miss_first_call(nodes):
     """A rank stays away from the first call of a kind of one group, and comes late. First calls of the default group
     and of another one go on."""
@@ -611,7 +616,7 @@ def miss_first_call(nodes):
     rank, size = start(True, timeout=timedelta(seconds=60))
     beside, names = dist.new_group(list(range(size))), "/".join(map(str, range(size)))
     calls = {"all_reduce": reduce_first, "all_gather_single": gather_first, "reduce_scatter_single": scatter_first,
-             "barrier": barrier_first, "prepare": prepare_first}
+             "barrier": barrier_first, "Handle": handle_first, "prepare": prepare_first}
     with host_streams.on():
         for index, (name, call) in enumerate(calls.items()):
             part, absent = dist.new_group(list(range(size))), index % size
