@@ -692,19 +692,31 @@ void iso_slot_close(struct slot *slot, const int *world_of, int n_pes)
 
 /* ---- broken teams ---- */
 
+static void tell_reason(struct slot_end *end, const char *why)
+{
+    if (why == NULL || prim_fetch_or_u64(&end->told, SLOT_TELLING) != 0)
+        return;
+    snprintf(end->why, sizeof end->why, "%s", why);
+    prim_signal_u64(prim_group_thread(), &end->told, SLOT_TOLD); /* pairs with reason_of */
+}
+
 static void tell_end(char *memory, uint64_t by, const char *why)
 {
     struct slot_end *end = iso_slot_end(memory);
-    if (why != NULL && prim_fetch_or_u64(&end->told, SLOT_TELLING) == 0) {
-        snprintf(end->why, sizeof end->why, "%s", why);
-        prim_signal_u64(prim_group_thread(), &end->told, SLOT_TOLD); /* pairs with reason_of */
-    }
+    tell_reason(end, why);
     prim_signal_u64(prim_group_thread(), &end->by, by); /* pairs with iso_slot_is_broken */
 }
 
-static const char *reason_of(const struct slot_end *end)
+/* While a member still writes it here, another one may have stored `by`. Each of them had the reason before. */
+static const char *reason_of(const struct slot *slot)
 {
-    return (prim_load_acquire_u64(&end->told) & SLOT_TOLD) != 0 ? end->why : NULL;
+    const struct slot *team = slot->of != NULL ? slot->of : slot;
+    for (int i = 0; i < team->n_pes; i++) {
+        const struct slot_end *end = team->views[i].near != NULL ? iso_slot_end(team->views[i].near) : NULL;
+        if (end != NULL && (prim_load_acquire_u64(&end->told) & SLOT_TOLD) != 0)
+            return end->why;
+    }
+    return NULL;
 }
 
 /* Those of this node. */
@@ -719,6 +731,7 @@ void iso_slot_break(const struct slot *slot, const char *why)
 {
     struct slot_end end = {.by = 1 + (uint64_t)ISO->my_pe};
     snprintf(end.why, sizeof end.why, "%s", why);
+    tell_reason(slot->end, why);
     tell_members(slot, end.by, why);
     for (int i = 0; i < slot->n_pes; i++)
         if (slot->views[i].near == NULL)
@@ -740,18 +753,16 @@ _Static_assert(sizeof(struct slot_end) == CHANNEL_BODY_BYTES, "one message of th
 #define TEAM_BROKEN "this team was broken by pe %d%s%s"
 int iso_slot_refuse(const struct slot *slot, const char *call)
 {
-    const struct slot_end *end = slot->end;
-    const char *why = reason_of(end);
-    iso_log_elsewhere("%s: " TEAM_BROKEN, iso_call_name(call), (int)prim_load_acquire_u64(&end->by) - 1,
-                      why != NULL ? ": " : "", why != NULL ? why : "");
+    int by = (int)prim_load_acquire_u64(&slot->end->by) - 1;
+    const char *why = reason_of(slot);
+    iso_log_elsewhere("%s: " TEAM_BROKEN, iso_call_name(call), by, why != NULL ? ": " : "", why != NULL ? why : "");
     return -EIO;
 }
 
 int iso_slot_give_up(const struct slot *slot, const char *call)
 {
-    const struct slot_end *end = slot->end;
-    uint64_t by = prim_load_acquire_u64(&end->by);
-    const char *why = reason_of(end);
+    uint64_t by = prim_load_acquire_u64(&slot->end->by);
+    const char *why = reason_of(slot);
     tell_members(slot->of != NULL ? slot->of : slot, by, why); /* before this member goes on */
     bool destroys = ISO->errors == SHMEMX_ERRORS_RETURN && strcmp(iso_call_name(call), "shmem_team_destroy") == 0;
     if (iso_error_returns(call) || destroys) /* it has nothing more to wait for */
