@@ -23,13 +23,6 @@ enum { LENDABLE = sizeof lendable / sizeof lendable[0] };
 
 /* ---- the host's memory ---- */
 
-static void lend_stages(void)
-{
-    size_t stage = iso_slot_stage_offset(ISO);
-    for (int i = 0; i < ISO_SLOTS_ALL; i++)
-        iso_memory_punch(&ISO->segments[SEGMENT_INDEX_HEAP], iso_slot_offset(i) + stage, iso_slot_offset(i + 1));
-}
-
 /* Whole pages. Where the process has no room for more mappings, loads see zeros; and on several nodes, since a network
  * registers kept objects together with what lies around them. */
 static void forbid(const struct segment *s, size_t from, size_t to)
@@ -75,7 +68,9 @@ static void lend_objects(const struct segment *s)
 static void lend_host(bool keeps)
 {
     struct segment *segments = ISO->segments;
-    lend_stages();
+    size_t stage = iso_slot_stage_offset(ISO);
+    for (int i = 0; i < ISO_SLOTS_ALL; i++)
+        iso_memory_punch(&segments[SEGMENT_INDEX_HEAP], iso_slot_offset(i) + stage, iso_slot_offset(i + 1));
     __atomic_store_n(&ISO->lent, keeps ? LENT_STAGES : LENT_OBJECTS, __ATOMIC_RELAXED);
     if (keeps)
         return;

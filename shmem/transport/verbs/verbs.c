@@ -219,12 +219,12 @@ static int verbs_answer_request(int pe, const void *request, void *answer)
 /* ---- the initiator's side ---- */
 
 /* An error of the other end, or of the way there, is one of this peer alone. */
-ISO_COLD static struct network_queue *fail_connect(struct verbs *v, int pe, const char *where, int error)
+ISO_COLD static struct network_queue *fail_connect(struct verbs *v, int pe, bool there, int error)
 {
     errno = -error;
-    __extension__ iso_network_lose(&v->net, strcmp(where, "there") == 0 ? pe : -1, "connecting pe %d (host %s, %s port %d) to pe %d (host %s) by a queue "
+    __extension__ iso_network_lose(&v->net, there ? pe : -1, "connecting pe %d (host %s, %s port %d) to pe %d (host %s) by a queue "
                                    "pair failed %s: %m", ISO->my_pe, ISO->host, v->port.device, v->port.number, pe,
-                                   ISO->peers[pe].host, where);
+                                   ISO->peers[pe].host, there ? "there" : "here");
     return NULL;
 }
 
@@ -245,7 +245,7 @@ static struct network_queue *make_connection(int pe, int group)
     struct verbs_queue *q = make_queue(v, pe, group, false);
     int rc = q != NULL ? to_init(v, q) : -errno;
     if (rc != 0)
-        return fail_connect(v, pe, "here", rc);
+        return fail_connect(v, pe, false, rc);
     describe_nic(v, q, psn, &mine);
     struct verbs_hello other = mine;
     rc = iso_network_ask(&v->net, pe, &other, sizeof other);
@@ -258,10 +258,10 @@ static struct network_queue *make_connection(int pe, int group)
                          layer_of(v->port.ethernet), pe, ISO->peers[pe].host, other.device, other.port,
                          layer_of(other.ethernet != 0));
     if (rc != 0 || other.error != 0)
-        return fail_connect(v, pe, "there", rc != 0 ? rc : other.error);
+        return fail_connect(v, pe, true, rc != 0 ? rc : other.error);
     rc = connect_queue(v, q, psn, &other);
     if (rc != 0)
-        return fail_connect(v, pe, "here", rc);
+        return fail_connect(v, pe, false, rc);
     log_debug("verbs: connected to pe %d (host %s, %s), group %d", pe, ISO->peers[pe].host, q->peer_port, group);
     return &q->link;
 }
