@@ -5,7 +5,7 @@
  * SHMEM_TEST_CALLS: rounds of each form. */
 #include "coll_case.h"
 
-enum { MOST_MESSAGES = 48, STREAMS = 2, TAGS = 3, ROUNDS = 40, REPLAYS = 12, CHAIN = 23 };
+enum { MOST_MESSAGES = 48, STREAMS = 2, TAGS = 3, ROUNDS = 40, REPLAYS = 12, CHAIN = 40 };
 
 /* In world PEs. The number of a message is its place in the list. */
 struct message {
@@ -238,15 +238,15 @@ static void in_a_graph(struct traffic *t)
 }
 
 /* Many messages of one pair and tag in one batch: more than a receiver has headers and stages for; on one lane and on
- * several, by turns. */
-static void chain(struct traffic *t, size_t bytes)
+ * several, by turns. Each `every`-th one is long. */
+static void chain(struct traffic *t, int every, size_t long_bytes, size_t short_bytes)
 {
     int n = shmem_n_pes(), me = shmem_my_pe();
     size_t end = 0;
     t->round++;
     t->n = 0;
     for (int i = 0; i < CHAIN; i++) {
-        size_t one = i % 5 == 4 ? bytes : bytes / 50 + (size_t)i;
+        size_t one = i % every == every - 1 ? long_bytes : short_bytes + (size_t)i;
         if (end + one + 64 > coll_needs())
             break;
         t->messages[t->n++] = (struct message){TEAM_WORLD, me, (me + 1) % n, 5, 0, one, end, end};
@@ -421,7 +421,10 @@ static int test_main(void)
     }
     static const size_t lengths[] = {40, 16384, 150000, 300000};
     for (int i = 0; i < 4; i++)
-        chain(&t, lengths[i]);
+        chain(&t, 5, lengths[i], lengths[i] / 50);
+    /* The first block of the receiver is soon done with its part of the long message, then takes short ones alone. */
+    for (int i = 0; i < 8; i++)
+        chain(&t, 14, 500000 + (size_t)i, 0);
     moving_blocks(&t);
     other_order(&t);
     early(&t);
