@@ -73,6 +73,7 @@ struct cpu_stream {
     uint64_t pending;      /* atomic; changed under the lock */
     struct branch *branch; /* what goes into the stream is captured there; NULL: it runs */
     struct fibers *fibers;
+    uint64_t n_kernels; /* so far: each has an order of its own */
     pthread_t worker;
     int pe; /* for the worker's messages */
     bool has_worker, stop;

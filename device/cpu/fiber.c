@@ -52,6 +52,7 @@ enum {
     MOST_LOOKS_OF_TURN = 1 << 20,
 };
 #define STACK_CANARY 0x6f73697374616b21u /* at the low end of a stack without a guard */
+#define MOST_LATE_BITS 17                /* of the number of switches that leave one block out */
 #define REST_AFTER_NS 100000000u         /* of nothing but polls: then the OS thread sleeps between rounds */
 #define REST_NS 50000
 
@@ -151,6 +152,7 @@ struct fibers {
     uint64_t timeout_ns;
     uint64_t resting_since_ns;
     uint64_t random;
+    uint32_t late, late_for; /* with a seed: live[late] has no turn in so many switches, or until the rest but polls */
     struct stack *spare, *used; /* used: by this grid, when it must not be used again by it */
     struct context outside;     /* of iso_fibers_run */
     struct slab *slabs;
@@ -255,7 +257,13 @@ FIBER_UNSEEN static struct fiber *pick_next(struct fibers *f, uint32_t after)
     uint32_t n_words = words_of(f->grid.threads);
     int rank = -1;
     if (f->grid.seed != 0) {
+        if (f->late_for-- == 0) { /* half of the time none */
+            f->late = (uint32_t)(next_random(f) % (2 * f->n_live));
+            f->late_for = (uint32_t)1 << next_random(f) % MOST_LATE_BITS;
+        }
         f->at = (uint32_t)(next_random(f) % f->n_live);
+        if (f->at == f->late)
+            f->at = f->at + 1 < f->n_live ? f->at + 1 : 0;
         rank = ready_from(f->live[f->at], (uint32_t)(next_random(f) % f->grid.threads), n_words);
     } else {
         rank = ready_from(f->live[f->at], after, n_words);
@@ -359,6 +367,7 @@ FIBER_UNSEEN static void progress(struct fibers *f)
 FIBER_UNSEEN static void rest_fiber(struct fibers *f)
 {
     if (f->rests++ % RESTS_PER_LOOK == 0) {
+        f->late_for = 0;
         uint64_t now = prim_clock_ns();
         if (f->rests == 1)
             f->resting_since_ns = now;
@@ -920,6 +929,7 @@ FIBER_UNSEEN int iso_fibers_run(struct fibers *f, const struct fiber_grid *grid)
     f->n_ready = grid->blocks * grid->threads;
     f->at = 0;
     f->random = grid->seed;
+    f->late_for = 0;
     f->running = NULL;
     f->reported = false;
     progress(f);
