@@ -139,10 +139,11 @@ PRIM_FN bool isod_is_gone(const struct isod_world *world, int32_t world_pe)
 {
     return prim_load_relaxed_u64(&ISOD_GONE(world->host)[world_pe]) != 0;
 }
-/* The abort word is set by a death alone, which this team masks. */
+/* The abort word is set by a death alone, which this team masks. The host may change the mask and the deadline of a team
+ * while kernels run: lazy, each stands for itself. */
 PRIM_FN bool isod_outlives(struct isod_team *team)
 {
-    return team->masks != 0 && prim_load_relaxed_u64(&team->world->host->abort) == ISOD_ABORT_DEATH;
+    return prim_load_lazy_u64(&team->masks) != 0 && prim_load_relaxed_u64(&team->world->host->abort) == ISOD_ABORT_DEATH;
 }
 PRIM_FN bool isod_is_collective(struct isod_waited who)
 {
@@ -205,7 +206,8 @@ PRIM_COLD_FN struct isod_looked isod_look_at(struct isod_team *team, struct isod
         w.reported = 2;
         return w;
     }
-    uint64_t now = prim_clock_ns(), own = team->deadline_ns, deadline = own != 0 ? own : team->world->deadline_ns;
+    uint64_t now = prim_clock_ns(), own = prim_load_lazy_u64(&team->deadline_ns);
+    uint64_t deadline = own != 0 ? own : team->world->deadline_ns;
     if (w.since_ns == 0)
         w.since_ns = now;
     bool late = deadline != 0 && now - w.since_ns > deadline && (w.reported & 3) == 0;
