@@ -41,6 +41,15 @@ static size_t end_of(const struct alloc_object *object)
     return object->offset + (object->size + ISO_ALLOC_UNIT - 1) / ISO_ALLOC_UNIT * ISO_ALLOC_UNIT;
 }
 
+/* The system keeps pages that the program has locked. */
+static void lend(const struct segment *s, size_t from, size_t to)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), first = (from + page - 1) & ~(page - 1);
+    if (to > first)
+        (void)munlock(s->base + first, (to - first) & ~(page - 1));
+    iso_memory_punch(s, from, to);
+}
+
 /* All between objects that are kept goes. Then a run of lent objects without a gap has no access: pages that can be
  * written alone can go. */
 static void lend_objects(const struct segment *s)
@@ -51,10 +60,10 @@ static void lend_objects(const struct segment *s)
     iso_alloc_lend(alloc);
     for (size_t at = 0; iso_alloc_next(alloc, at, &object); at = object.offset + 1)
         if (object.kept) {
-            iso_memory_punch(s, front + gone, front + object.offset);
+            lend(s, front + gone, front + object.offset);
             gone = end_of(&object);
         }
-    iso_memory_punch(s, front + gone, front + iso_alloc_top(alloc));
+    lend(s, front + gone, front + iso_alloc_top(alloc));
     for (size_t at = 0; iso_alloc_next(alloc, at, &object); at = object.offset + 1) {
         if (object.kept || object.offset != run_end) {
             forbid(s, front + run, front + run_end);
@@ -70,7 +79,7 @@ static void lend_host(bool keeps)
     struct segment *segments = ISO->segments;
     size_t stage = iso_slot_stage_offset(ISO);
     for (int i = 0; i < ISO_SLOTS_ALL; i++)
-        iso_memory_punch(&segments[SEGMENT_INDEX_HEAP], iso_slot_offset(i) + stage, iso_slot_offset(i + 1));
+        lend(&segments[SEGMENT_INDEX_HEAP], iso_slot_offset(i) + stage, iso_slot_offset(i + 1));
     __atomic_store_n(&ISO->lent, keeps ? LENT_STAGES : LENT_OBJECTS, __ATOMIC_RELAXED);
     if (keeps)
         return;

@@ -222,10 +222,16 @@ void iso_memory_punch(const struct segment *segment, size_t from, size_t to)
 
 void iso_memory_allow(const struct segment *segment, size_t from, size_t to)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), front;
     from &= ~(page - 1);
-    if (to > from && mprotect(segment->base + from, to - from, PROT_READ | PROT_WRITE) != 0)
-        iso_fatal("shmemx_resume", "%zu bytes of the heap cannot be accessed again: %s", to - from, strerror(errno));
+    if (to <= from || mprotect(segment->base + from, to - from, PROT_READ | PROT_WRITE) == 0)
+        return;
+    /* No room for more mappings. Access to all objects makes them fewer; loads of lent ones then see zeros. */
+    to = iso_alloc_top(iso_segment_objects(segment, &front)) + front;
+    front &= ~(page - 1);
+    if (mprotect(segment->base + front, to - front, PROT_READ | PROT_WRITE) != 0)
+        iso_fatal("isomer", "%zu bytes of the heap that were lent back cannot be accessed again: %s", to - front,
+                  strerror(errno));
 }
 
 void iso_memory_give_back(const struct segment *segment, size_t from, size_t size)

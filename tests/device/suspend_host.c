@@ -5,6 +5,7 @@
 #include "device_test.h"
 
 #include <errno.h>
+#include <sys/mman.h>
 
 enum { ROUNDS = 100, WORDS = 2000, BIG_BYTES = 1 << 20, OWN_BYTES = 1 << 20, TEAMS = 3 };
 
@@ -14,7 +15,7 @@ struct host_state {
     shmem_team_t teams[TEAMS];
     char *big[2], *of_team, *own; /* [BIG_BYTES], [BIG_BYTES], [BIG_BYTES], [OWN_BYTES * (me + 1)] */
     uint64_t *counters, *of_own;  /* marked: [n], between the first two; [n], of this PE alone */
-    uint64_t *dest, *source;      /* [WORDS * n] */
+    uint64_t *dest, *source;      /* [WORDS * n], on both sides of the second */
 };
 
 static size_t own_bytes(const struct host_state *s) { return (size_t)OWN_BYTES * (size_t)(s->me + 1); }
@@ -27,12 +28,12 @@ static void host_state_make(struct host_state *s)
     s->far = getenv("SHMEM_VIRTUAL_NODES") != NULL;
     s->big[0] = (char *)shmem_malloc(BIG_BYTES);
     s->counters = (uint64_t *)shmem_calloc((size_t)s->n, sizeof(uint64_t));
+    s->dest = (uint64_t *)shmem_malloc((size_t)s->n * WORDS * sizeof(uint64_t));
     s->big[1] = (char *)shmem_malloc(BIG_BYTES);
+    s->source = (uint64_t *)shmem_malloc((size_t)s->n * WORDS * sizeof(uint64_t));
     s->of_team = (char *)shmemx_team_malloc(SHMEM_TEAM_WORLD, BIG_BYTES, SHMEMX_HOST);
     s->own = (char *)shmemx_local_malloc(own_bytes(s), SHMEMX_HOST);
     s->of_own = (uint64_t *)shmemx_local_malloc((size_t)s->n * sizeof(uint64_t), SHMEMX_HOST);
-    s->dest = (uint64_t *)shmem_malloc((size_t)s->n * WORDS * sizeof(uint64_t));
-    s->source = (uint64_t *)shmem_malloc((size_t)s->n * WORDS * sizeof(uint64_t));
     CHECK_OR_EXIT(s->big[0] != NULL && s->counters != NULL && s->big[1] != NULL && s->of_team != NULL &&
                   s->own != NULL && s->of_own != NULL && s->dest != NULL && s->source != NULL);
     CHECK_EQ(shmemx_keep(s->counters), 0);
@@ -153,12 +154,25 @@ static void check_lent(const struct host_state *s)
         CHECK(shmemx_keep(lent[i]) != 0);
 }
 
+enum { MAPPINGS = 140000 }; /* the system's usual limit is 65530 */
+#ifdef ISO_PES_AS_THREADS
+enum { ALONE = false };
+#else
+enum { ALONE = true };
+#endif
+
 /* Objects may be freed, and others come to their places. */
 static void check_new(struct host_state *s, unsigned round)
 {
     size_t bytes = (size_t)s->n * WORDS * sizeof(uint64_t);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), len = page * MAPPINGS;
+    char *taken = (char *)mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK_OR_EXIT(taken != MAP_FAILED);
+    for (size_t i = 0; ALONE && round == 1 && i < MAPPINGS && mprotect(taken + i * page, page, PROT_READ) == 0; i += 2)
+        continue; /* the process gets no more mappings until these are gone */
     shmem_free(s->big[1]);
     shmemx_local_free(s->own);
+    CHECK_EQ(munmap(taken, len), 0);
     uint64_t *dest = (uint64_t *)shmem_malloc(bytes);
     uint64_t *source = (uint64_t *)shmemx_team_malloc(SHMEM_TEAM_WORLD, bytes, SHMEMX_HOST);
     s->big[1] = (char *)shmem_calloc(1, BIG_BYTES);
@@ -185,6 +199,8 @@ static int test_main(void)
         if (round % 10 < 4)
             check_calls(&s, s.dest, s.source, round);
         count_up(&s, round);
+        if (round % 4 == 1)
+            (void)mlock(s.big[0], BIG_BYTES); /* goes, too; a limit may forbid it */
         shmem_barrier_all();
         size_t before = held();
         CHECK_EQ(shmemx_suspend(keep), 0);
