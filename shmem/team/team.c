@@ -450,6 +450,8 @@ int pshmemx_team_break(shmem_team_t handle, const char *why)
     if (iso_enter(call) != 0)
         return 1;
     const struct team *team = iso_team_or_null(handle);
+    const char *joint = "sends or receives of the team on streams were in one batch with those of another team, or began "
+                        "in a capture, so they do not end alone; shmemx_break breaks the job";
     if (team == NULL || why == NULL)
         wrong = team == NULL ? "team is not a team of this PE (destroyed, or SHMEM_TEAM_INVALID?)"
                              : "why is a null pointer";
@@ -460,17 +462,17 @@ int pshmemx_team_break(shmem_team_t handle, const char *why)
     else if (team->slot.central == NULL && team->slot.nodes == NULL)
         wrong = "the members of the team do not reach each other by pointers; shmemx_break breaks the job";
     else if (ISO->coll->streams.has_joint_pairs(team))
-        wrong = "sends or receives of the team on streams were in one batch with those of another team, or began in a "
-                "capture, so they do not end alone; shmemx_break breaks the job";
-    if (wrong != NULL) {
-        iso_log_elsewhere("%s: %s", call, wrong);
-        return 1;
-    }
-    if (!iso_slot_is_broken(&team->slot))
+        wrong = joint;
+    if (wrong == NULL && !iso_slot_is_broken(&team->slot))
         iso_slot_break(&team->slot, why);
-    if (ISO->above.tell_kernels != NULL)
+    if (wrong == NULL && ISO->above.tell_kernels != NULL)
         ISO->above.tell_kernels(team);
-    return 0;
+    __atomic_thread_fence(__ATOMIC_SEQ_CST); /* pairs with that of choose_handle */
+    if (wrong == NULL && ISO->coll->streams.has_joint_pairs(team)) /* another thread has enqueued them meanwhile */
+        wrong = joint;
+    if (wrong != NULL)
+        iso_log_elsewhere("%s: %s", call, wrong);
+    return wrong != NULL;
 }
 
 /* ---- from a list, by its members alone ---- */

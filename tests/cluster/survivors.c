@@ -752,6 +752,19 @@ static int streams_broken(struct life *life)
     EXPECT(shmemx_team_break(joint, "x") != 0, "in one batch");
     EXPECT(shmemx_team_break(whole, "x") != 0, "in one batch");
     check_calls(joint, &w);
+
+    /* Of a team that is broken before the end of the batch, nothing is launched that would not end with it. */
+    shmem_team_t late = SHMEM_TEAM_INVALID;
+    if (shmemx_team_create(pes, life->n, 10, &late) != 0 || shmemx_coll_group_begin() != 0 ||
+        pass_on(joint, &w, w.stream) != 0 || pass_on(late, &w, w.stream) != 0 || shmem_team_sync(whole) != 0)
+        fail("a batch of two teams fails");
+    if (rank == 0 && shmemx_team_break(late, "enough is enough") != 0)
+        fail("shmemx_team_break is refused");
+    while (shmemx_status(late, 0, NULL) == 0 && get(&shared->failed) == 0)
+        nap();
+    EXPECT(shmemx_coll_group_end() != 0, why);
+    check_calls(joint, &w);
+    shmem_team_destroy(late);
     add(&life->has_id);
     while (get(&life->has_id) < 1 + life->n && get(&shared->failed) == 0)
         nap();

@@ -455,15 +455,20 @@ static int prepare(struct device *d, const struct pair_call *const *calls, struc
     return 0;
 }
 
-/* What ends the launch: its team, or what ends all that no team has. */
-static shmemd_t handle_of(struct pair *const *pairs, size_t n)
+/* What ends the launch: its team, or what ends all that no team has. 0, or -errno after a sentence. */
+static int choose_handle(const struct pair_call *const *calls, struct pair *const *pairs, size_t n, shmemd_t *h)
 {
     bool joint = false;
     for (size_t i = 0; i < n; i++)
         joint = joint || pairs[i]->team != pairs[0]->team || __atomic_load_n(&pairs[i]->is_joint, __ATOMIC_RELAXED);
     for (size_t i = 0; i < n && joint; i++)
         __atomic_store_n(&pairs[i]->is_joint, true, __ATOMIC_RELAXED);
-    return joint ? iso_handle_local() : pairs[0]->h;
+    __atomic_thread_fence(__ATOMIC_SEQ_CST); /* pairs with that of shmemx_team_break: one of the two sees the other */
+    for (size_t i = 0; i < n && joint; i++)
+        if (iso_slot_is_broken(&pairs[i]->team->slot))
+            return iso_slot_refuse(&pairs[i]->team->slot, name_of(calls[i]));
+    *h = joint ? iso_handle_local() : pairs[0]->h;
+    return 0;
 }
 
 /* Those of the first call's stream, which then leave the list: how many are left, or -1 after a sentence. */
@@ -491,7 +496,8 @@ static int launch_first(struct device *d, const struct pair_call **calls, struct
     }
     memset(&args, 0, sizeof args);
     fill_messages(&args, of_stream, their, here);
-    args.h = handle_of(their, here);
+    if (choose_handle(of_stream, their, here, &args.h) != 0)
+        return -1;
     return launch(d, of_stream, &args, here) == 0 ? left : -1;
 }
 
