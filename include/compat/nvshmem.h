@@ -154,6 +154,9 @@ COMPAT_CALL(int, nvshmem_team_translate_pe, (nvshmem_team_t team, int pe, nvshme
             shmem_team_translate_pe(compat_team_of(team), pe, compat_team_of(other)))
 COMPAT_CALL(void *, nvshmem_ptr, (const void *ptr, int pe), shmemd_ptr(compat::world(), ptr, pe),
             shmemx_device_ptr(ptr, pe))
+/* NULL says that the team has no multicast. Here no team has. */
+COMPAT_CALL(void *, nvshmemx_mc_ptr, (nvshmem_team_t team, const void *ptr), ((void)team, (void)ptr, (void *)NULL),
+            ((void)team, (void)ptr, (void *)NULL))
 
 /* Calls of types and sizes are those of bytes. */
 #define COMPAT_MEM(name, ours)                                              \

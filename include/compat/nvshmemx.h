@@ -446,7 +446,6 @@ COMPAT_GROUP_FN void nvshmemx_flush_block(void) { shmemd_flush_block(compat::wor
 
 /* ---- what is missing: a sentence at compile time ---- */
 
-COMPAT_MISSING(nvshmemx_mc_ptr, "there are no multicast pointers; take nvshmem_ptr of each PE")
 #define COMPAT_NO_REGION "there are no regions"
 COMPAT_MISSING(nvshmemx_region_start, COMPAT_NO_REGION)
 COMPAT_MISSING(nvshmemx_region_stop, COMPAT_NO_REGION)

@@ -5,7 +5,9 @@
 // of tokens.
 #include "../check.h"
 
-#include <compat/nvshmemx.h>
+#include <compat/nvshmem_host.h>
+#include <compat/host/nvshmem_api.h>
+#include <compat/host/nvshmemx_api.h>
 
 #include "nvshmem_kernels.hpp"
 
@@ -124,6 +126,7 @@ static int test_main(void)
     CHECK_EQ(nvshmem_int_max_reduce(NVSHMEM_TEAM_WORLD, box, source, 1), 0); // by the host
     CHECK_EQ(at(box), n);
     CHECK(nvshmem_ptr(box, me) == box);
+    CHECK(nvshmemx_mc_ptr(NVSHMEM_TEAM_WORLD, box) == NULL);
     nvshmem_barrier_all();
     uint64_t before = nvshmem_uint64_g(signals, me);
     nvshmem_barrier_all();

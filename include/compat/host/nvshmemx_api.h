@@ -1,0 +1,3 @@
+/* SPDX-License-Identifier: MIT */
+/* NVSHMEM's path of the extensions of its host calls. */
+#include "../nvshmemx.h"
