@@ -147,11 +147,16 @@ static int test_main(void)
 {
     setenv("ROCSHMEM_HEAP_SIZE", "64M", 0);
     const int me = rocshmem_my_pe(), n = rocshmem_n_pes(); // before the start, as its examples do
+    uint64_t seen = 0;
     rocshmem_init();
     int *box = (int *)rocshmem_malloc(2 * MOST * sizeof(int)), *source = (int *)rocshmem_malloc(2 * MOST * sizeof(int));
     uint64_t *signals = (uint64_t *)rocshmem_malloc(1000 * sizeof(uint64_t)), *data = signals + 8;
     long long *area = (long long *)rocshmem_malloc(1024 * sizeof(long long));
     CHECK_OR_EXIT(box != NULL && source != NULL && signals != NULL && area != NULL);
+    CHECK(strchr(VERSION, '.') != NULL);
+    CHECK_EQ(rocshmem_buffer_register(&seen, sizeof seen), ROCSHMEM_SUCCESS);
+    CHECK_EQ(rocshmem_buffer_unregister(&seen), ROCSHMEM_SUCCESS);
+    CHECK_EQ(rocshmem_buffer_register(NULL, 8), ROCSHMEM_ERROR);
 
     fill(signals, (uint64_t)0, 2);
     fill(data, (uint64_t)me + 7, 300);
@@ -193,7 +198,6 @@ static int test_main(void)
     CHECK_EQ(shmemd::launch_cooperative(waits_and_updates, 1, THREADS, 0, NULL, f, s, (unsigned *)box, 20), 0);
     CHECK_EQ(shmemx_stream_synchronize(NULL), 0);
     rocshmem_barrier_all();
-    uint64_t seen = 0;
     for (int i = 0; i < 64; i++)
         seen += (uint64_t)at(box + i);
     rocshmem_uint64_p(signals + 2, seen, me);

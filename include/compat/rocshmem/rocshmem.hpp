@@ -42,6 +42,7 @@ namespace rocshmem
 #define ROCSHMEM_MAJOR_VERSION SHMEM_MAJOR_VERSION
 #define ROCSHMEM_MINOR_VERSION SHMEM_MINOR_VERSION
 #define ROCSHMEM_MAX_NAME_LEN SHMEM_MAX_NAME_LEN
+constexpr char VERSION[] = "3.3.0"; // of the rocSHMEM whose calls these are: PyTorch asks for 3.3.0 or later
 enum ROCSHMEM_STATUS { ROCSHMEM_SUCCESS = 0, ROCSHMEM_ERROR = 1 };
 enum ROCSHMEM_OP {
     ROCSHMEM_SUM,
@@ -242,6 +243,12 @@ COMPAT_HOST void rocshmem_reset_stats() {} // there is nothing that could be res
 
 COMPAT_HOST void *rocshmem_malloc(size_t size) { return compat_here(), shmemx_malloc(size, SHMEMX_DEVICE); }
 COMPAT_HOST void rocshmem_free(void *ptr) { shmemx_free(ptr); }
+COMPAT_HOST int rocshmem_buffer_register(void *addr, size_t length)
+{
+    (void)length; // local buffers need no registration here
+    return addr != NULL ? ROCSHMEM_SUCCESS : ROCSHMEM_ERROR;
+}
+COMPAT_HOST int rocshmem_buffer_unregister(void *addr) { return rocshmem_buffer_register(addr, 0); }
 
 // ---- contexts and teams ----
 
@@ -670,6 +677,10 @@ COMPAT_ROC_ON_STREAM(signal_wait_until,
 // ---- what is missing: a sentence at compile time ----
 
 COMPAT_MISSING(rocshmem_get_device_ctx, "modules of the driver do not get the handle; pass a shmemd_t to their kernels")
+#define COMPAT_NO_STRIDE "peers' buffers are not told by a stride; take shmemx_buffer_register"
+COMPAT_MISSING(rocshmem_buffer_register_vmm, COMPAT_NO_STRIDE)
+COMPAT_MISSING(rocshmem_sym_buffer_register, COMPAT_NO_STRIDE)
+COMPAT_MISSING(rocshmem_sym_buffer_unregister, "take shmemx_buffer_unregister")
 #define COMPAT_NO_KERNEL "its kernels are not for programs; take the call on a stream"
 COMPAT_MISSING(rocshmem_barrier_all_kernel, COMPAT_NO_KERNEL)
 COMPAT_MISSING(rocshmem_barrier_kernel, COMPAT_NO_KERNEL)
