@@ -79,7 +79,7 @@ PRIM_PART_FN void isod_rounds_send(struct isod_team *team, uint32_t call_of, uin
             const shmemd_t h = isod_coll_handle(team, 0);
             const uint64_t at = lane * isod_lane_bytes(team->n_pes, team->inbox_bytes) + (uint64_t)team->my_pe * 8;
             char *flag = h.heap + prim_load_const_u64(&team->offsets[to]) + at;
-            isod_ring_signal(h, (uint64_t *)(void *)flag, epoch, ISOD_SIGNAL_SET, isod_world_pe(h, to));
+            isod_ring_signal(team, (uint64_t *)(void *)flag, epoch, ISOD_SIGNAL_SET, isod_world_pe(h, to));
         }
     }
 }
@@ -88,20 +88,19 @@ PRIM_PART_FN bool isod_rounds_wait(struct isod_team *team, uint32_t call_of, uin
                                    struct prim_group g)
 {
     const uint32_t lane = isod_lane_of(isod_coll_handle(team, call_of));
-    struct isod_waiting w = {0, 0, 0};
+    struct isod_waiting w = {0, 0};
     PRIM_ROLLED
     for (int32_t i = (int32_t)prim_rank(g) + 1; i < team->n_pes; i += (int32_t)prim_size(g)) {
         const int32_t from = isod_lane_other(team, i);
         const uint64_t *flag = (const uint64_t *)(void *)isod_lane_memory(team, team->my_pe, lane) + from;
         uint64_t seen = isod_flag_look(flag, meaning);
-        w.since_ns = 0;
-        w.reported = 0;
+        w.since = 0;
         while (seen < epoch) {
             prim_pause();
             if (++w.polls % ISOD_POLLS_PER_LOOK == 0) {
                 const struct isod_waited who = isod_who(call_of & 0xffffu, ISOD_LOAD_I32(&team->world_of[from]));
                 w = isod_wait_look(team, w, isod_missed_at(who, flag, epoch, seen));
-                if (w.reported == 2)
+                if (isod_has_given_up(w))
                     return false;
             }
             seen = isod_flag_look(flag, meaning);
@@ -159,9 +158,10 @@ PRIM_FN bool isod_coll_open(struct isod_coll *c, shmemd_t h, uint32_t call)
     if (c->rank == 0) {
         if (!c->direct && isod_lane_chosen(h) != 0) /* the lane's last call may have been on another block's ring */
             isod_ring_quiet_at(h.team);
-        c->users = prim_load_relaxed_u64(&c->lane->users); /* a load and a store: atomics would wait for each other */
+        /* A load and a store: atomics would wait for each other. */
+        c->users = (uint32_t)prim_load_relaxed_u64(&c->lane->users);
         prim_store_relaxed_u64(&c->lane->users, 1);
-        c->status = prim_load_relaxed_u64(&h.team->status);
+        c->status = (uint32_t)prim_load_relaxed_u64(&h.team->status);
     }
     if (dead != 0) {
         if (c->rank == 0)
@@ -233,7 +233,7 @@ PRIM_FN int isod_coll_leave(struct isod_coll *c)
         if (!c->direct && isod_lane_chosen(c->h) != 0) /* the next block on the chosen lane has another ring */
             bad = isod_coll_flush(c->h.team, c->call) || bad;
         if (!c->direct)
-            c->status |= prim_load_relaxed_u64(&c->h.team->status); /* the ring may have given up */
+            c->status |= (uint32_t)prim_load_relaxed_u64(&c->h.team->status); /* the ring may have given up */
         bad = bad || c->users != 0 || c->status != 0;
         prim_store_relaxed_u64(&c->lane->users, 0);
     }

@@ -10,7 +10,7 @@ PRIM_COLD_FN void isod_flag_store_far(struct isod_team *team, int32_t to, uint64
 {
     const shmemd_t h = isod_coll_handle(team, 0);
     char *flag = h.heap + prim_load_const_u64(&team->offsets[to]) + at;
-    isod_ring_signal(h, (uint64_t *)(void *)flag, epoch, ISOD_SIGNAL_SET, isod_world_pe(h, to));
+    isod_ring_signal(team, (uint64_t *)(void *)flag, epoch, ISOD_SIGNAL_SET, isod_world_pe(h, to));
 }
 
 /* By the calling thread. The flag announces stores only behind prim_gather_stores by the block and prim_fence_flag by
@@ -42,7 +42,7 @@ PRIM_FN uint64_t isod_flag_look(const uint64_t *flag, enum isod_meaning meaning)
 PRIM_FN void isod_flag_wait(struct isod_coll *c, int32_t from, enum isod_meaning meaning)
 {
     const uint64_t *flag = (const uint64_t *)(const void *)(c->here + (uint64_t)from * 8);
-    struct isod_waiting w = {0, 0, 0};
+    struct isod_waiting w = {0, 0};
     while (!c->failed) {
         uint64_t seen = 0;
         PRIM_WAIT_FOR_WORD

@@ -85,7 +85,7 @@ PRIM_FN bool isod_unit_look(const struct prim_ll *line, uint32_t epoch, struct p
  * before any is waited for. By the calling thread alone. */
 PRIM_FN void isod_units_wait(struct isod_coll *c, int32_t first, int32_t count, uint64_t u, struct prim_vec16 *v)
 {
-    struct isod_waiting w = {0, 0, 0};
+    struct isod_waiting w = {0, 0};
     const struct prim_ll *lines = isod_ll(c, c->here, first) + 2 * u;
     uint64_t sender = c->inbox_bytes / 8; /* LL words of one */
     for (;;) {

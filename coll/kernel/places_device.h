@@ -59,7 +59,7 @@ PRIM_FN bool isod_places_look(const struct isod_coll *c, int32_t from, uint32_t 
  * member's memory. */
 PRIM_FN struct isod_places isod_places_wait(struct isod_coll *c, int32_t from, uint32_t count)
 {
-    struct isod_waiting w = {0, 0, 0};
+    struct isod_waiting w = {0, 0};
     struct isod_places p = {0, 0};
     while (!c->failed) {
         for (uint32_t polls = ISOD_POLLS_PER_LOOK; polls != 0; polls--) {

@@ -24,7 +24,7 @@ struct isod_coll {
     char *first;       /* that of this thread's first other member, looked up ahead; NULL: none, or by the ring */
     uint64_t inbox_at; /* where the inboxes of the epoch in progress begin in it; staged epochs */
     uint64_t epoch, staged;
-    uint64_t users, status; /* first thread: as found on entry, looked at when it leaves, so no thread waits for them */
+    uint32_t users, status; /* first thread: as found on entry, looked at when it leaves, so no thread waits for them */
     uint32_t inbox_bytes, call;
     uint32_t rank, size;
     bool direct; /* all members reach each other by pointer */
@@ -41,7 +41,7 @@ PRIM_FN void isod_coll_look(struct isod_coll *c, struct isod_waiting *w, int32_t
 {
     struct isod_waited who = isod_who(c->call, isod_world_pe(c->h, from));
     *w = isod_wait_look(c->h.team, *w, isod_missed_at(who, addr, c->epoch, seen));
-    c->failed = w->reported == 2;
+    c->failed = isod_has_given_up(*w);
 }
 
 /* One look at many LL words has failed: this costs little beside it. */
@@ -117,14 +117,9 @@ PRIM_FN char *isod_coll_far_memory(const struct isod_coll *c, int32_t member)
 PRIM_COLD_FN void isod_coll_record_misuse(struct isod_team *team, struct isod_waited who, enum isod_misuse what,
                                           uint64_t expected, uint64_t seen)
 {
-    struct isod_record r;
-    r.call = who.call;
-    r.pe = who.pe;
-    r.addr = 0;
-    r.expected = expected;
-    r.seen = seen;
-    r.waited_ns = (uint64_t)what;
-    isod_record_leave(team, r, ISOD_RECORD_MISUSE);
+    struct isod_record *r = isod_record_begin(team, who, (uint64_t)what);
+    if (r != 0)
+        isod_record_tell(r, isod_missed_at(who, (const void *)0, expected, seen), ISOD_RECORD_MISUSE);
 }
 
 /* By one thread, of a call that is not done: the handle has given up, so that the host hears of missing results. */

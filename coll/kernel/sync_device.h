@@ -36,7 +36,7 @@ PRIM_FN bool isod_synchronise_member(shmemd_t h, const struct isod_lane *lane, u
 
     const uint64_t *flag = (const uint64_t *)(const void *)here + member;
     struct isod_waited who = isod_who(call, isod_world_pe(h, member));
-    struct isod_waiting w = {0, 0, 0};
+    struct isod_waiting w = {0, 0};
     for (;;) {
         uint64_t seen = 0;
         PRIM_WAIT_FOR_WORD
@@ -50,7 +50,7 @@ PRIM_FN bool isod_synchronise_member(shmemd_t h, const struct isod_lane *lane, u
             prim_pause();
         }
         w = isod_wait_look(h.team, w, isod_missed_at(who, flag, epoch, seen));
-        if (w.reported == 2)
+        if (isod_has_given_up(w))
             return false;
     }
 }
@@ -147,7 +147,8 @@ PRIM_FN int isod_synchronise(shmemd_t h, uint32_t call, enum isod_meaning meanin
     if (!isod_syncs_directly(h))
         return isod_synchronise_by_rounds(h.team, isod_coll_call_of(h, call), meaning, block);
     int32_t rank = (int32_t)prim_rank(block), clerk = h.my_pe == 0 ? 1 : 0;
-    uint64_t done = lane->epoch, epoch = done + 1, dead = lane->dead, users = 0, status = 0;
+    uint64_t done = lane->epoch, epoch = done + 1, dead = lane->dead;
+    uint32_t users = 0, status = 0;
     if (meaning == ISOD_DATA)
         prim_gather_stores(block);
     else
@@ -157,8 +158,8 @@ PRIM_FN int isod_synchronise(shmemd_t h, uint32_t call, enum isod_meaning meanin
     if (isod_coll_numbers_turn(done, ISOD_EPOCHS_OF_CALL)) /* the same epoch on all members, by whichever way they go */
         return isod_synchronise_by_rounds(h.team, isod_coll_call_of(h, call), meaning, block);
     if (rank == clerk) { /* under way until the flags have come */
-        users = prim_load_relaxed_u64(&lane->users);
-        status = prim_load_relaxed_u64(&h.team->status);
+        users = (uint32_t)prim_load_relaxed_u64(&lane->users);
+        status = (uint32_t)prim_load_relaxed_u64(&h.team->status);
         prim_store_relaxed_u64(&lane->users, 1);
     }
     bool bad = rank < h.n_pes && rank != h.my_pe && !isod_synchronise_member(h, lane, epoch, call, meaning);

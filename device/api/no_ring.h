@@ -45,10 +45,10 @@ PRIM_FN uint64_t isod_ring_amo(shmemd_t h, struct isod_word_op o, const void *ad
     isod_no_ring(h.team, pe);
     return 0;
 }
-PRIM_FN void isod_ring_signal(shmemd_t h, uint64_t *sig, uint64_t value, int op, int32_t pe)
+PRIM_FN void isod_ring_signal(struct isod_team *team, uint64_t *sig, uint64_t value, int op, int32_t pe)
 {
     (void)sig, (void)value, (void)op;
-    isod_no_ring(h.team, pe);
+    isod_no_ring(team, pe);
 }
 PRIM_FN bool isod_ring_flush(struct isod_team *team, uint32_t call)
 {

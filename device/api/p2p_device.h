@@ -167,7 +167,7 @@ PRIM_FN int isod_set_find(const struct isod_set *s, size_t start, size_t *found)
 }
 PRIM_FN size_t isod_wait_any(shmemd_t h, const struct isod_set *s)
 {
-    struct isod_waiting w = {0, 0, 0};
+    struct isod_waiting w = {0, 0};
     size_t start = isod_set_anywhere(s), i = 0;
     int result = isod_set_find(s, start, &i);
     while (result == ISOD_SET_NONE && isod_set_pause(h, s, &w, i))
@@ -200,7 +200,7 @@ PRIM_FN size_t isod_set_find_some(const struct isod_set *s, size_t *indices, siz
 }
 PRIM_FN size_t isod_wait_some(shmemd_t h, const struct isod_set *s, size_t *indices)
 {
-    struct isod_waiting w = {0, 0, 0};
+    struct isod_waiting w = {0, 0};
     size_t last, n = isod_set_find_some(s, indices, &last);
     while (n == 0 && last != s->nelems && isod_set_pause(h, s, &w, last))
         n = isod_set_find_some(s, indices, &last);

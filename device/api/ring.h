@@ -223,7 +223,7 @@ PRIM_FN struct isod_ring_progress isod_ring_rounds(struct isod_team *team, struc
 /* By the calling thread. Returns the ticket + 1, or 0 when the kernel gave up; for RESULT the old value, or 0. */
 PRIM_PART_FN uint64_t isod_ring_run(struct isod_team *team, struct isod_post e, enum isod_ring_until until)
 {
-    struct isod_waiting w = {0, 0, 0};
+    struct isod_waiting w = {0, 0};
     struct isod_ring_progress p = {0, 0};
     bool goes_on = prim_load_relaxed_u64(&team->status) != ISOD_STATUS_GAVE_UP;
     while (goes_on && (p.count & ISOD_RING_REACHED) == 0) {
@@ -231,7 +231,7 @@ PRIM_PART_FN uint64_t isod_ring_run(struct isod_team *team, struct isod_post e, 
         if ((p.count & ISOD_RING_REACHED) == 0) {
             struct isod_waited who = isod_who(ISOD_CALL_RING, e.pe);
             w = isod_wait_look(team, w, isod_missed_at(who, (const void *)(uintptr_t)e.addr, 0, 0));
-            goes_on = w.reported != 2;
+            goes_on = !isod_has_given_up(w);
         }
     }
     if (!goes_on && until == ISOD_RING_RESULT && p.count != 0)
@@ -360,7 +360,7 @@ PRIM_PART_FN int isod_ring_stage(struct isod_team *team, struct prim_group g, st
 PRIM_FN void isod_ring_move_staged(struct isod_team *team, struct prim_group g, struct isod_ring_span s, int32_t pe,
                                    bool gets)
 {
-    struct isod_waiting w = {0, 0, 0};
+    struct isod_waiting w = {0, 0};
     int moved = 1;
     while (s.bytes > 0 && moved >= 0) {
         struct isod_ring_span piece = s;
@@ -371,7 +371,7 @@ PRIM_FN void isod_ring_move_staged(struct isod_team *team, struct prim_group g, 
             s.addr += piece.bytes;
             s.local += piece.bytes;
             s.bytes -= piece.bytes;
-            w.since_ns = w.polls = w.reported = 0; /* the next piece waits anew */
+            w.since = w.polls = 0; /* the next piece waits anew */
         } else if (moved == 0) {
             const void *addr = (const void *)(uintptr_t)s.addr;
             struct isod_missed m = isod_missed_at(isod_who(ISOD_CALL_RING, pe), addr, 0, 0);
@@ -471,19 +471,20 @@ PRIM_FN uint64_t isod_ring_get_word(shmemd_t h, const void *source, uint32_t byt
 }
 
 /* By the calling thread. The signal comes after all earlier operations of this block on the ring, and after data of the
- * threads with which this thread has synchronised (prim_gather_stores). */
-PRIM_FN void isod_ring_signal(shmemd_t h, uint64_t *sig, uint64_t value, int op, int32_t pe)
+ * threads with which this thread has synchronised (prim_gather_stores). Not by isod_ring_do: the flags of barriers come
+ * this way, at the end of long chains of calls, and a signal holds less. */
+PRIM_COLD_FN void isod_ring_signal(struct isod_team *team, uint64_t *sig, uint64_t value, int op, int32_t pe)
 {
     struct isod_post e = isod_ring_order(ISOD_RING_SIGNAL, sig, pe);
     e.what |= isod_ring_op_bytes((uint32_t)op, 8);
     e.word0 = value;
-    (void)isod_ring_do(h.team, e, ISOD_RING_POSTED);
+    (void)isod_ring_run(team, e, ISOD_RING_POSTED);
 }
 
 /* Until `count` tickets of the ring are done. false: given up. */
 PRIM_FN bool isod_ring_wait(struct isod_team *team, struct isod_ring *r, uint64_t count, struct isod_waited who)
 {
-    struct isod_waiting w = {0, 0, 0};
+    struct isod_waiting w = {0, 0};
     bool goes_on = true;
     while (goes_on && !isod_ring_is_done(r, count))
         goes_on = isod_wait_pause(team, &w, isod_missed_at(who, r->done, count, prim_load_relaxed_u64(&r->seen)));

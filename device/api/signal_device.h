@@ -40,7 +40,7 @@ PRIM_FN void isod_signal_send(shmemd_t h, struct isod_signal s, int pe)
     if (at != 0)
         isod_signal_at(at, s.value, s.op);
     else
-        isod_ring_signal(h, s.addr, s.value, s.op, isod_world_pe(h, pe));
+        isod_ring_signal(h.team, s.addr, s.value, s.op, isod_world_pe(h, pe));
 }
 
 /* By the first thread of a group, behind its data and prim_gather_stores. `overtakes`: data is on the ring that a signal
@@ -59,7 +59,7 @@ PRIM_FN void isod_signal_behind(shmemd_t h, struct isod_signal s, int pe, bool o
     if (at != 0)
         isod_signal_at(at, s.value, s.op);
     else
-        isod_ring_signal(h, s.addr, s.value, s.op, isod_world_pe(h, pe));
+        isod_ring_signal(h.team, s.addr, s.value, s.op, isod_world_pe(h, pe));
 }
 
 /* The data by the whole group, then the signal by its first thread, who alone decides whether the handle is dead: the
@@ -208,7 +208,7 @@ PRIM_FN uint64_t isod_ll_word_data(struct prim_ll line) { return line.data0 | (u
 PRIM_FN bool isod_ll_wait(struct isod_team *team, const struct isod_packet *p, size_t first, size_t stride,
                           struct prim_ll *lines)
 {
-    struct isod_waiting w = {0, 0, 0};
+    struct isod_waiting w = {0, 0};
     struct isod_waited who = isod_who(ISOD_CALL_GET_PACKET, -1);
     for (;;) {
         const char *missing = (const char *)0;
@@ -251,7 +251,7 @@ PRIM_COLD_FN size_t isod_ll_get(struct isod_team *team, void *dest, struct isod_
 /* One line; as isod_wait. False: given up. */
 PRIM_FN bool isod_ll_word_wait(struct isod_team *team, const struct prim_ll *from, uint32_t epoch, struct prim_ll *line)
 {
-    struct isod_waiting w = {0, 0, 0};
+    struct isod_waiting w = {0, 0};
     struct isod_waited who = isod_who(ISOD_CALL_GET_PACKET, -1);
     for (;;) {
         PRIM_WAIT_FOR_LINES
@@ -262,7 +262,7 @@ PRIM_FN bool isod_ll_word_wait(struct isod_team *team, const struct prim_ll *fro
             prim_pause();
         }
         w = isod_wait_look(team, w, isod_missed_at(who, from, epoch, line->epoch0));
-        if (w.reported == 2)
+        if (isod_has_given_up(w))
             return false;
     }
 }

@@ -113,23 +113,28 @@ PRIM_FN uint32_t isod_record_take(struct isod_world *world)
     return index % ISOD_RECORDS;
 }
 
-/* The fields, then the state: pairs with the acquire load of the host's progress thread. Of r: call, pe, addr,
- * expected, seen, waited_ns. */
-PRIM_FN void isod_record_leave(struct isod_team *team, struct isod_record r, uint64_t state)
+/* Takes a place and stores what the team knows; isod_record_tell follows. NULL: there is no place. */
+PRIM_FN struct isod_record *isod_record_begin(struct isod_team *team, struct isod_waited who, uint64_t waited_ns)
 {
     const uint32_t index = isod_record_take(team->world);
     if (index == ISOD_NO_RECORD)
-        return;
-    r.team = team->team;
-    r.slot = team->slot;
-    r.block = prim_block_index();
-    r.thread = prim_rank(prim_group_block());
-    const uint64_t *from = (const uint64_t *)(const void *)&r;
-    uint64_t *to = (uint64_t *)(void *)&team->world->host->records[index];
-    for (int i = 1; i < (int)(sizeof(r) / 8); i++) /* the first word is the state */
-        prim_store_relaxed_u64(&to[i], from[i]);
+        return (struct isod_record *)0;
+    struct isod_record *r = &team->world->host->records[index];
+    uint64_t *words = (uint64_t *)(void *)r; /* of two fields each: 1 call and pe, 6 team and slot, 7 block and thread */
+    prim_store_relaxed_u64(&words[1], who.call | (uint64_t)(uint32_t)who.pe << 32);
+    prim_store_relaxed_u64(&r->waited_ns, waited_ns);
+    prim_store_relaxed_u64(&words[6], (uint32_t)team->team | (uint64_t)(uint32_t)team->slot << 32);
+    prim_store_relaxed_u64(&words[7], prim_block_index() | (uint64_t)prim_rank(prim_group_block()) << 32);
+    return r;
+}
+/* The other fields, then the state: pairs with the acquire load of the host's progress thread. */
+PRIM_FN void isod_record_tell(struct isod_record *r, struct isod_missed m, uint64_t state)
+{
+    prim_store_relaxed_u64(&r->addr, (uint64_t)(uintptr_t)m.addr);
+    prim_store_relaxed_u64(&r->expected, m.expected);
+    prim_store_relaxed_u64(&r->seen, m.seen);
     prim_fence_before_signal();
-    prim_store_flag_u64(to, state);
+    prim_store_flag_u64(&r->state, state);
 }
 
 /* ---- the death of a PE ---- */
@@ -185,53 +190,52 @@ PRIM_FN int isod_status(struct isod_team *team)
 
 /* State of one wait, in registers of the waiting thread: its address is never taken, which would put it into memory. */
 struct isod_waiting {
-    uint64_t since_ns; /* 0: has not looked at the clock yet */
+    uint64_t since; /* when it has first looked at the clock, in ns but for the lowest byte; 0: not yet. In that byte,
+                     * bit 0: has left a record; bit 1: has given up; above: how often it was traced */
     uint32_t polls;
-    uint32_t reported; /* 2: has given up; else bit 0: has left a record, above bit 1: how often it was traced */
 };
+#define ISOD_SINCE_TIME (~(uint64_t)0xff)
+PRIM_FN bool isod_has_given_up(struct isod_waiting w) { return (w.since & 2) != 0; }
 
-/* What isod_look_at needs of it. That call is in every kernel that waits, at the end of a chain of calls whose registers
- * add up, so it gets as little as it can do with. */
+/* isod_look_at is in every kernel that waits, at the end of a chain of calls whose registers add up. So it gets no more
+ * than it decides by, and begins a record whose other fields its caller stores. */
 struct isod_looked {
-    uint64_t since_ns;
-    uint32_t reported;
+    uint64_t since;
+    uint64_t record; /* its address, and ISOD_RECORD_ in the lowest bits; 0: none */
 };
-PRIM_COLD_FN struct isod_looked isod_look_at(struct isod_team *team, struct isod_looked w, struct isod_missed m)
+PRIM_COLD_FN struct isod_looked isod_look_at(struct isod_team *team, uint64_t since, struct isod_waited who)
 {
-    bool stop = prim_load_relaxed_u64(&team->ended) != 0 || isod_stops(team, m.who);
+    struct isod_looked l = {since, 0};
+    bool stop = prim_load_relaxed_u64(&team->ended) != 0 || isod_stops(team, who);
     /* One thread tells the host: records of all threads of a grid, one behind the other, would take a second. Of a
      * death that the team masks only collectives tell, which cannot go on. */
     if (stop && (prim_load_relaxed_u64(&team->status) != ISOD_STATUS_GOOD ||
-                 (isod_outlives(team) && !isod_is_collective(m.who)))) {
-        w.reported = 2;
-        return w;
+                 (isod_outlives(team) && !isod_is_collective(who)))) {
+        l.since |= 2;
+        return l;
     }
-    uint64_t now = prim_clock_ns(), own = prim_load_lazy_u64(&team->deadline_ns);
-    uint64_t deadline = own != 0 ? own : team->world->deadline_ns;
-    if (w.since_ns == 0)
-        w.since_ns = now;
-    bool late = deadline != 0 && now - w.since_ns > deadline && (w.reported & 3) == 0;
-    if (!stop && !late && (now - w.since_ns) >> (w.reported >> 2) <= team->world->trace_ns - 1) /* of 0: all */
-        return w;
-    struct isod_record r;
-    r.call = m.who.call;
-    r.pe = m.who.pe;
-    r.addr = (uint64_t)(uintptr_t)m.addr;
-    r.expected = m.expected;
-    r.seen = m.seen;
-    r.waited_ns = now - w.since_ns;
-    w.reported = stop ? 2 : late ? w.reported | 1 : w.reported + 4;
+    uint64_t waited = prim_clock_ns() & ISOD_SINCE_TIME;
+    uint64_t own = prim_load_lazy_u64(&team->deadline_ns), deadline = own != 0 ? own : team->world->deadline_ns;
+    if (since == 0)
+        since = l.since = waited;
+    waited -= since & ISOD_SINCE_TIME;
+    bool late = deadline != 0 && waited > deadline && (since & 3) == 0;
+    if (!stop && !late && waited >> (since >> 2 & 63) <= team->world->trace_ns - 1) /* of 0: all */
+        return l;
+    l.since = stop ? since | 2 : late ? since | 1 : since + 4;
     if (stop)
         isod_handle_give_up(team);
-    isod_record_leave(team, r, stop ? ISOD_RECORD_GAVE_UP : late ? ISOD_RECORD_LATE : ISOD_RECORD_TRACE);
-    return w;
+    struct isod_record *r = isod_record_begin(team, who, waited);
+    if (r != 0)
+        l.record = (uintptr_t)r | (stop ? ISOD_RECORD_GAVE_UP : late ? ISOD_RECORD_LATE : ISOD_RECORD_TRACE);
+    return l;
 }
 PRIM_FN struct isod_waiting isod_wait_look(struct isod_team *team, struct isod_waiting w, struct isod_missed m)
 {
-    struct isod_looked l = {w.since_ns, w.reported};
-    l = isod_look_at(team, l, m);
-    w.since_ns = l.since_ns;
-    w.reported = l.reported;
+    struct isod_looked l = isod_look_at(team, w.since, m.who);
+    w.since = l.since;
+    if (l.record != 0)
+        isod_record_tell((struct isod_record *)(uintptr_t)(l.record & ~(uint64_t)7), m, l.record & 7);
     return w;
 }
 
@@ -242,7 +246,7 @@ PRIM_FN bool isod_wait_pause(struct isod_team *team, struct isod_waiting *w, str
     if (++w->polls % ISOD_POLLS_PER_LOOK != 0)
         return true;
     *w = isod_wait_look(team, *w, m);
-    return w->reported != 2;
+    return !isod_has_given_up(*w);
 }
 
 /* By the calling thread alone: until the word compares true. What was stored before the word was stored may be read by
@@ -251,7 +255,7 @@ PRIM_FN bool isod_wait_pause(struct isod_team *team, struct isod_waiting *w, str
  * last, since all of that is latency. */
 PRIM_FN bool isod_wait_quietly(struct isod_team *team, struct isod_until u, struct isod_waited who, uint64_t *v)
 {
-    struct isod_waiting w = {0, 0, 0};
+    struct isod_waiting w = {0, 0};
     for (;;) {
         PRIM_WAIT_FOR_WORD
         for (uint32_t polls = ISOD_POLLS_PER_LOOK; polls != 0; polls--) {
@@ -261,7 +265,7 @@ PRIM_FN bool isod_wait_quietly(struct isod_team *team, struct isod_until u, stru
             prim_pause();
         }
         w = isod_wait_look(team, w, isod_missed_at(who, u.addr, u.value, *v));
-        if (w.reported == 2)
+        if (isod_has_given_up(w))
             return false;
     }
 }

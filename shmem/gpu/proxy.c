@@ -421,7 +421,7 @@ static void look_at_records(struct proxy *p)
     for (;;) {
         uint64_t taken = p->host->taken;
         struct isod_record *r = &p->host->records[taken % ISOD_RECORDS];
-        /* Acquire: pairs with the flag store of isod_record_leave, which comes after the fields. */
+        /* Acquire: pairs with the flag store of isod_record_tell, which comes after the fields. */
         uint64_t state = __atomic_load_n(&r->state, __ATOMIC_ACQUIRE);
         if (state == ISOD_RECORD_FREE)
             break;
@@ -431,7 +431,7 @@ static void look_at_records(struct proxy *p)
         else
             keep_record(p, r);
         __atomic_store_n(&r->state, ISOD_RECORD_FREE, __ATOMIC_RELAXED);
-        /* Release: pairs with the acquire load of isod_record_leave, whose stores come after our reads. */
+        /* Release: pairs with the acquire load of isod_record_take, whose stores come after our reads. */
         __atomic_store_n(&p->host->taken, taken + 1, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&p->records_lock);

@@ -202,7 +202,7 @@ PRIM_FN void exchange(const struct work *w, uint32_t lane, uint32_t round, unsig
         isod_ring_put(w->h, g, isod_bytes_of(w->here->data[lane], source, bytes), TARGET);
     prim_gather_stores(g);
     if (prim_is_first(g))
-        isod_ring_signal(w->h, &w->here->signals[lane], round, SHMEM_SIGNAL_SET, TARGET);
+        isod_ring_signal(w->h.team, &w->here->signals[lane], round, SHMEM_SIGNAL_SET, TARGET);
     isod_ring_get(w->h, g, isod_bytes_of(round % 4 < 2 ? back : local, w->here->data[lane], bytes), TARGET);
     for (uint32_t i = prim_rank(g); i < bytes; i += prim_size(g))
         if ((round % 4 < 2 ? back : local)[i] != (unsigned char)(lane * 37 + round * 11 + i))

@@ -107,7 +107,7 @@ PRIM_FN void isod_hier_tell(struct isod_coll *c, int32_t to, enum isod_hier_word
 PRIM_FN void isod_hier_wait(struct isod_coll *c, enum isod_hier_word word, int32_t about, uint64_t value)
 {
     const uint64_t *flag = (const uint64_t *)(const void *)(c->here + isod_hier_word_at(c, word, about));
-    struct isod_waiting w = {0, 0, 0};
+    struct isod_waiting w = {0, 0};
     uint64_t seen = prim_peek_u64(flag), epoch = c->epoch;
     c->epoch = value; /* what a record says is expected */
     while (seen < value && !c->failed) {

@@ -80,20 +80,6 @@ PRIM_FN void blocks_send(struct isod_coll *c, const struct list_blocks *b, uint6
     }
 }
 
-/* By one thread of a block whose lengths differ; the call goes on: what does not fit is not copied.
- * isod_coll_leave_misuse would take a register more, which this kernel does not have. */
-PRIM_COLD_FN void blocks_record(struct isod_team *team, uint32_t call, int32_t pe, uint64_t expected, uint64_t seen)
-{
-    struct isod_record r;
-    r.call = call;
-    r.pe = pe;
-    r.addr = 0;
-    r.expected = expected;
-    r.seen = seen;
-    r.waited_ns = ISOD_MISUSE_BLOCKS;
-    isod_record_leave(team, r, ISOD_RECORD_MISUSE);
-}
-
 /* By one thread, behind the call: the last block marks the handle, not before, since the others need the ring. The word
  * behind the list counts them, which is 0 when the call begins: it is this device's own, and orders nothing, since
  * isod_coll_leave has ended each block's part before. */
@@ -118,7 +104,8 @@ PRIM_FN void blocks_compare(const struct isod_coll *c, struct list_blocks *b, in
         return;
     b->differ = true;
     if (c->rank == 0 && prim_block_index() == 0)
-        blocks_record(c->h.team, c->call, isod_world_pe(c->h, from), expected, sent);
+        isod_coll_record_misuse(c->h.team, isod_who(c->call, isod_world_pe(c->h, from)), ISOD_MISUSE_BLOCKS, expected,
+                                sent);
 }
 
 PRIM_FN const uint64_t *blocks_head(const struct isod_coll *c, int32_t from)

@@ -221,7 +221,7 @@ PRIM_FN void isod_ll128_late(struct isod_coll *c, struct isod_waiting *w, const 
  * first look that found something missing. */
 PRIM_FN void isod_ll128_wait_together(struct isod_coll *c, const struct isod_ll128_wanted *of, struct prim_vec16 *v)
 {
-    struct isod_waiting w = {0, 0, 0};
+    struct isod_waiting w = {0, 0};
     uint32_t most = 1;
     for (;;) {
         int32_t missing = -1;
@@ -243,7 +243,7 @@ PRIM_FN void isod_ll128_wait_together(struct isod_coll *c, const struct isod_ll1
 /* Each looks until it misses nothing, then a vote. */
 PRIM_FN void isod_ll128_wait_alone(struct isod_coll *c, const struct isod_ll128_wanted *of, struct prim_vec16 *v)
 {
-    struct isod_waiting w = {0, 0, 0};
+    struct isod_waiting w = {0, 0};
     uint32_t polls = 0;
     for (;;) {
         int32_t missing = isod_ll128_missing(c, of, v);

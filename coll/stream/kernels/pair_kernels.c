@@ -124,7 +124,7 @@ PRIM_FN void pair_move_piece(shmemd_t h, struct pair_part *p, uint32_t lane, cha
             if (p->near != 0)
                 prim_store_flag_u64((uint64_t *)(void *)(p->near + told), value);
             else
-                isod_ring_signal(h, (uint64_t *)(void *)(p->far + told), value, ISOD_SIGNAL_SET, p->use.peer);
+                isod_ring_signal(h.team, (uint64_t *)(void *)(p->far + told), value, ISOD_SIGNAL_SET, p->use.peer);
         }
         p->pair->own[lane].count = count + 1;
     }
@@ -369,7 +369,7 @@ PRIM_FN uint32_t pair_call_of(const struct pair_part *p)
 PRIM_FN int pairs_run(const struct pair_round *r)
 {
     struct pair_done done = {0, 0};
-    struct isod_waiting w = {0, 0, 0};
+    struct isod_waiting w = {0, 0};
     bool wrong = false, going = true;
     if (!pairs_begin(r))
         return pairs_fail(r);
@@ -395,7 +395,7 @@ PRIM_FN int pairs_run(const struct pair_round *r)
             missed = isod_missed_at(isod_who(pair_call_of(&p), p.use.peer), p.pair, p.expected, p.seen);
         }
         if (moved)
-            w.since_ns = w.polls = w.reported = 0;
+            w.since = w.polls = 0;
         else if (going && prim_is_first(prim_group_block()))
             stop = !isod_wait_pause(r->h.team, &w, missed) ||
                    (w.polls % ISOD_POLLS_PER_LOOK == 0 && prim_load_relaxed_u64(&r->h.team->status) != 0);

@@ -140,7 +140,7 @@ PRIM_FN const struct prim_ll *isod_spread_ll(const struct isod_coll *c, struct i
 /* The i-th unit and those of the next blocks of threads; all are looked at before one is waited for. */
 PRIM_FN void isod_spread_wait(struct isod_coll *c, const struct isod_spread *s, uint32_t i, struct prim_vec16 *v)
 {
-    struct isod_waiting w = {0, 0, 0};
+    struct isod_waiting w = {0, 0};
     const struct prim_ll *from[ISOD_SPREAD];
     PRIM_UNROLL
     for (uint32_t k = 0; k < ISOD_SPREAD; k++)
