@@ -541,16 +541,21 @@ PRIM_FN unsigned prim_cuda_width(uint64_t x)
     return low & (0u - low);
 }
 
-/* All but the body of a copy in 16-byte vectors: some bytes, or bytes of ends that are misaligned to each other. The
- * widest words that both ends have in common, one byte or word a thread at both edges of them. */
-PRIM_FN void prim_cuda_copy_odd_by(enum prim_cuda_way way, struct prim_group g, char *dest, const char *source,
-                                   size_t bytes)
+/* Whether a part of the copy goes by vectors of 16 bytes. */
+PRIM_FN bool prim_cuda_has_vectors(const char *dest, const char *source, size_t bytes)
+{
+    return (((uintptr_t)dest ^ (uintptr_t)source) & 15u) == 0 && bytes >= ((0u - (uintptr_t)dest) & 15u) + 16;
+}
+
+/* Without vectors: the widest words that both ends have in common, one byte or word a thread at both edges of them. */
+PRIM_FN void prim_cuda_copy_short(enum prim_cuda_way way, struct prim_group g, char *dest, const char *source,
+                                  size_t bytes)
 {
     unsigned width = prim_cuda_width(((uintptr_t)dest ^ (uintptr_t)source) | 8u);
     size_t head = (0u - (uintptr_t)dest) & (width - 1);
     if (head > bytes)
         head = bytes;
-    size_t body = (bytes - head) / width * width;
+    size_t body = (bytes - head) & ~(size_t)(width - 1);
     prim_cuda_copy_words(way, 1, g, dest, source, head);
     if (width == 8)
         prim_cuda_copy_words(way, 8, g, dest + head, source + head, body);
@@ -563,6 +568,18 @@ PRIM_FN void prim_cuda_copy_odd_by(enum prim_cuda_way way, struct prim_group g, 
     head += body;
     prim_cuda_copy_words(way, 1, g, dest + head, source + head, bytes - head);
 }
+/* All but the vectors: what is before and behind them, or the whole copy. */
+PRIM_FN void prim_cuda_copy_odd_by(enum prim_cuda_way way, struct prim_group g, char *dest, const char *source,
+                                   size_t bytes)
+{
+    size_t done = 0;
+    if (prim_cuda_has_vectors(dest, source, bytes)) {
+        size_t head = (0u - (uintptr_t)dest) & 15u;
+        prim_cuda_copy_short(way, g, dest, source, head);
+        done = bytes - ((bytes - head) & 15u);
+    }
+    prim_cuda_copy_short(way, g, dest + done, source + done, bytes - done);
+}
 /* A function for each kind of load: what a way is must not be asked at each word. */
 PRIM_COLD_FN void prim_cuda_get_odd(struct prim_group g, char *dest, const char *source, size_t bytes)
 {
@@ -572,30 +589,22 @@ PRIM_COLD_FN void prim_cuda_put_odd(struct prim_group g, char *dest, const char 
 {
     prim_cuda_copy_odd_by(PRIM_CUDA_PUT, g, dest, source, bytes);
 }
-PRIM_FN void prim_cuda_copy_odd(enum prim_cuda_way way, struct prim_group g, char *dest, const char *source,
-                                size_t bytes)
-{
-    if (way == PRIM_CUDA_GET)
-        prim_cuda_get_odd(g, dest, source, bytes);
-    else
-        prim_cuda_put_odd(g, dest, source, bytes);
-}
 
+/* The odd part comes first, by one call that finds out what it is: the loop holds nothing for its sake. */
 PRIM_FN void prim_cuda_copy(enum prim_cuda_way way, struct prim_group g, void *dest, const void *source, size_t bytes)
 {
     char *d = (char *)dest;
     const char *s = (const char *)source;
-    size_t head = (0u - (uintptr_t)d) & 15u;
-    if ((((uintptr_t)d ^ (uintptr_t)s) & 15u) != 0 || bytes < head + 16) {
-        prim_cuda_copy_odd(way, g, d, s, bytes);
-        return;
+    if ((((uintptr_t)d | (uintptr_t)s | bytes) & 15) != 0) {
+        if (way == PRIM_CUDA_GET)
+            prim_cuda_get_odd(g, d, s, bytes);
+        else
+            prim_cuda_put_odd(g, d, s, bytes);
     }
-    size_t body = (bytes - head) / 16 * 16;
-    if (head != 0)
-        prim_cuda_copy_odd(way, g, d, s, head);
-    prim_cuda_copy16(way, g, d + head, s + head, body / 16);
-    if (head + body != bytes)
-        prim_cuda_copy_odd(way, g, d + head + body, s + head + body, bytes - head - body);
+    if (prim_cuda_has_vectors(d, s, bytes)) {
+        size_t head = (0u - (uintptr_t)d) & 15u;
+        prim_cuda_copy16(way, g, d + head, s + head, (bytes - head) / 16);
+    }
 }
 PRIM_FN void prim_copy(struct prim_group g, void *PRIM_RESTRICT dest, const void *PRIM_RESTRICT source, size_t bytes)
 {
