@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import weakref
 from datetime import timedelta
@@ -177,9 +178,10 @@ def goes_on_one_sided():
     """Calls of shmem.h would end this process; the library has noticed the death, and no call here yet."""
     window, tensor = iso.new_window(iso.zeros(3)), iso.zeros(3)
     place = iso.place(tensor)
-    dist.barrier()
     if dist.get_rank() == 1:
+        wait_for("in no call", [0, 2])
         os._exit(0)
+    tell("in no call")
     while not dist.group.WORLD.lease.world.is_broken():
         time.sleep(0.01)
     for call in (lambda: window.put(torch.ones(3), 1), lambda: iso.put(place, torch.ones(3)), iso.quiet,
@@ -200,14 +202,15 @@ def dies_and_goes_on():
     half = dist.new_group([0, 2, 4])
     if rank in (0, 1):
         dist.new_group([0, 1])
-    dist.barrier()  # no member makes a group while another rank dies
     with pytest.raises(ValueError, match=r"ranks_to_exclude is \[\]|outside 0..4"):
         iso.shrink([] if rank == 0 else [5])
     with pytest.raises(ValueError, match="not rank"):
         iso.shrink([rank])
     for dead, left in ((1, 4), (2, 3)):
         if dist.get_rank() == dead:
+            wait_for(f"{dead} may die", [each for each in range(left + 1) if each != dead])  # these are in no call
             os._exit(0)
+        tell(f"{dead} may die")
         with pytest.raises(dist.DistBackendError, match="died"):
             dist.all_reduce(torch.ones(1))
         assert iso.shrink([dead]) is group is dist.group.WORLD and dist.get_world_size() == left
@@ -255,7 +258,7 @@ def check_survivors(function, size, dead):
             f"from test_world import {function.__name__}\n"
             f"{function.__name__}()\n"
             "print('went on')\n")
-    said = [process.communicate(timeout=LIMIT_SECONDS) for process in start_ranks(body, size)]
+    said = outputs_of(start_ranks(body, size), LIMIT_SECONDS)
     assert [out for out, _ in said] == ["" if rank in dead else "went on\n" for rank in range(size)], said
 
 
@@ -341,7 +344,8 @@ def other_members():
         assert torch.allclose(next(model.parameters()).grad, torch.full((2, 3), mean))
 
     def check_name_again():
-        """torch names it by its ranks, each time alike. Rank 1 comes when old records of rank 0 may still be there."""
+        """torch before 2.14 names it alike each time. Rank 1 comes when old records of rank 0 may still be there. With
+        torch 2.14 rank 2 gives other names to new groups from here on, until the next reconfigure()."""
         time.sleep(0.3 * (dist.get_rank() == 0))
         named = dist.new_group([0, 1], use_local_synchronization=True) if dist.get_rank() < 2 else None
         if named is not None:
@@ -363,9 +367,9 @@ def other_members():
     check_model(2.0)
     iso.reconfigure(21, collect("turned", everyone)[::-1])
     assert dist.get_rank() == 2 - me
-    check_name_again()
     check_new(group, 3)
     tensor, other = iso.zeros(3), dist.new_group(everyone)
+    check_name_again()
     iso.reconfigure(22, collect("again", everyone))  # all stay in the job, and so do its tensors and groups
     check_new(group, 3)
     group_sum(other, everyone)
@@ -566,6 +570,16 @@ def start_ranks(body, size):
             for rank in range(size)]
 
 
+def outputs_of(processes, seconds):
+    """What they have printed. Those that last longer are killed, so an error of one is seen where the others wait."""
+    limit = threading.Timer(seconds, lambda: [process.kill() for process in processes])
+    limit.start()
+    try:
+        return [process.communicate() for process in processes]
+    finally:
+        limit.cancel()
+
+
 def ends_badly(how):
     """What rank 0 learns at once of the end of rank 1's program: the error's sentence, which it prints once."""
     body = ("dist.all_reduce(torch.ones(1))\n"
@@ -577,7 +591,7 @@ def ends_badly(how):
             "assert time.monotonic() - begin < 5\n"
             "print('\\n'.join(errors))\n")
     processes = start_ranks(body, 2)
-    (said, printed), _ = (process.communicate(timeout=100) for process in processes)
+    (said, printed), _ = outputs_of(processes, 100)
     assert [process.returncode == 0 for process in processes] == [True, False], printed
     first, second = said.splitlines()
     assert first.removeprefix("isomer: all_reduce") == second.removeprefix("isomer: broadcast"), said
