@@ -191,10 +191,11 @@ def forget(world):
 
 def _pe(block, rank, group):
     """The number in the job of a rank of the tensor's group, or of the given one."""
-    pes = (group_of(group) if group is not None or block.group is None else block.group).lease.pes
-    if not 0 <= rank < len(pes):
-        raise ValueError(f"isomer: rank {rank} is outside 0..{len(pes) - 1}")
-    return pes[rank]
+    lease = (group_of(group) if group is not None or block.group is None else block.group).lease
+    lease.check_usable()
+    if not 0 <= rank < len(lease.pes):
+        raise ValueError(f"isomer: rank {rank} is outside 0..{len(lease.pes) - 1}")
+    return lease.pes[rank]
 
 
 def place(tensor):
@@ -385,6 +386,7 @@ def wait(word, value=1, compare=">=", timeout=None):
     signal on a GPU, the current stream waits; nothing is returned, and timeout is not looked at."""
     block, value = block_of(_word(word, "wait")), _bits(value, "wait")
     if _is_on_stream(block):
+        (block.group or group_of(None)).lease.check_alive()
         block.world.check(block.world.lib.shmemx_signal_wait_until_on_stream(word.data_ptr(), CMP[compare], value,
                                                                                _current(block.world)))
         return None
@@ -427,8 +429,9 @@ def _goes_on_stream(world, device):
 def quiet(group=None, device=None):
     """All puts and signals of this rank have arrived. device: "cuda" for those in the current stream, whose later work
     waits; "cpu" for the others; None: the first where the job has a GPU."""
-    world = group_of(group).lease.world
-    world.check_alive()  # shmem_quiet ends the process in a broken job
+    lease = group_of(group).lease
+    lease.check_alive()  # shmem_quiet ends the process in a broken job
+    world = lease.world
     issue(world, _goes_on_stream(world, device), "shmem_quiet", "shmemx_quiet_on_stream")
 
 

@@ -98,8 +98,9 @@ class Window:
         if not 0 <= target_offset_nelems <= place.shape[0] - tensor.numel():
             raise ValueError(f"isomer: put: {tensor.numel()} elements at {target_offset_nelems} are outside of the "
                              f"{place.shape[0]} of rank {dst_rank}")
-        world, source, on_gpu = self._group.lease.world, plain(tensor), self._tensor.is_cuda
-        world.check_usable()
+        lease, source, on_gpu = self._group.lease, plain(tensor), self._tensor.is_cuda
+        lease.check_usable()
+        world = lease.world
         if tensor.numel() > 0:
             memory.check_local(world, source, on_gpu, "put")
             address = world.check_address(world.lib.shmemx_at_offset(

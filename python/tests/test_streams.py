@@ -570,6 +570,39 @@ def late_alone(has_messages, nodes):
     dist.destroy_process_group()
 
 
+def one_sided_alone():
+    """A group has ended: one-sided calls on its tensors say so, and those on other groups' tensors go on."""
+    import isomer_shmem as iso
+    rank, size = start(True)
+    right, part, why = (rank + 1) % size, dist.new_group(list(range(size))), "the process group was aborted on rank 0$"
+    mine, theirs = torch.ones(100), torch.zeros(100)
+    with host_streams.on():
+        for kind in ({}, {"for_kernels": True}):
+            inbox, flag = iso.empty(100, **kind), iso.empty(1, dtype=torch.int64, **kind).zero_()
+            lost, late = iso.empty(100, group=part, **kind), iso.empty(1, dtype=torch.int64, group=part, **kind)
+            window = iso.new_window(lost, part)
+            iso.barrier(device="cpu")
+            if rank == 0:
+                part.abort()
+            with pytest.raises(dist.DistBackendError, match=why):
+                dist.barrier(part)
+            for call in (lambda: iso.put(lost, mine, right), lambda: iso.get(theirs, lost, right),
+                         lambda: iso.put_signal(lost, mine, late, rank=right), lambda: iso.signal(late, rank=right),
+                         lambda: iso.wait(late), lambda: iso.peer(lost, right), lambda: iso.quiet(part),
+                         lambda: iso.barrier(part), lambda: window.put(mine, right), lambda: window.signal(right),
+                         lambda: window.wait_signal(right)):
+                with pytest.raises(RuntimeError, match=why):
+                    call()
+            iso.put_signal(inbox, mine, flag, rank=right)
+            iso.wait(flag)
+            iso.get(theirs, inbox, rank)
+            iso.synchronize()
+            assert theirs.eq(1).all()
+            theirs.zero_()
+            part = dist.new_group(list(range(size)))
+    dist.destroy_process_group()
+
+
 def reduce_first(group, rank, size):
     values = torch.full((5000,), rank + 1.0)
     dist.all_reduce(values, group=group)
@@ -782,6 +815,11 @@ def test_two_and_three(ranks, function):
 
 def test_late_peer_is_an_error(ranks):
     ranks(2, late, backend=None)
+
+
+def test_one_sided_calls_of_a_group_that_has_ended_say_so(ranks):
+    for size in (2, 3):
+        ranks(size, one_sided_alone, backend=None)
 
 
 @pytest.mark.parametrize("size, has_messages, nodes",
