@@ -10,7 +10,7 @@ from ctypes import byref, c_uint64
 
 import torch
 
-from . import memory
+from . import _lib, memory
 from ._core import is_plain, plain
 from ._work import IsomerWork
 from .pg import ended_work, group_of
@@ -48,9 +48,10 @@ class Window:
         over the group, with one element size. The tensor stays alive as long as it is registered."""
         if self._tensor is not None:
             raise ValueError("isomer: tensor_register: the window has a tensor; call tensor_deregister first")
-        world, size, offset = self._group.lease.world, self._group.size(), c_uint64()
-        is_ours = is_plain(tensor) and (
-            tensor.numel() == 0 or world.lib.shmemx_offset_of(tensor.data_ptr(), byref(offset)) == 0)
+        world, size, address, offset = self._group.lease.world, self._group.size(), tensor.data_ptr(), c_uint64()
+        is_ours = is_plain(tensor) and (  # the first call prints nothing
+            tensor.numel() == 0 or world.lib.shmemx_address_info(address, byref(_lib.AddressInfo())) == 0 and
+            world.lib.shmemx_offset_of(address, byref(offset)) == 0)
         mine = torch.tensor([world.pe, offset.value, tensor.numel(), tensor.element_size() if is_ours else 0])
         told = torch.empty(4 * size, dtype=torch.int64)
         self._group.run_now("tensor_register", lambda core: core.all_gather_single(told, mine))
@@ -58,7 +59,7 @@ class Window:
         for rank, (_, _, _, element_size) in enumerate(told):
             if element_size == 0:
                 raise ValueError(f"isomer: tensor_register: the tensor of rank {rank} is not contiguous memory of the "
-                                 "library: isomer_shmem.empty makes such a tensor")
+                                 "library: isomer_shmem.empty(n, local=True) makes such a tensor")
             if element_size != told[0][3]:
                 raise ValueError(f"isomer: tensor_register: elements have {told[0][3]} bytes on rank 0 and "
                                  f"{element_size} on rank {rank}; they must be equal")
