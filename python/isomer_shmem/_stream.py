@@ -384,7 +384,6 @@ class Queue:
             self.core.lease.abort_here(f"{call[0]} of group {self._group} has passed its timeout of {seconds:g} s")
         if self._seconds != self._limit.seconds:
             self.set_limit()
-        self.world.look_at_waits()
 
     def synchronize(self):
         """The host waits for the current stream, and learns of errors in it."""

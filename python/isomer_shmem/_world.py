@@ -45,7 +45,7 @@ _last_store = None  # of the job that has ended, until the next one
 _CAUSE = re.compile(r"^.*(?:the job (?:was broken [\d.]+ s ago|is broken)|this team was broken by pe \d+): |"
                     r"; call shmemx_leave$")
 _CALL_NAMES = re.compile(r"^(?:shmemx?_\w+(?:, SHMEMX_\w+)?: )+| by shmemx_leave\b")
-_MESSAGE = re.compile(r"^shmemx_(send|recv)_on_stream has")
+_MESSAGE = re.compile(r"^shmemx_(?:signal_)?(send|recv|wait)(?:_until)?_on_stream has")
 _PES = re.compile(r"\bpe(s?)\b(?: (\d+))?", re.IGNORECASE)
 
 
@@ -55,11 +55,12 @@ def compares_calls():
 
 
 class World:
-    """A running job. name is equal on its PEs and on no other job; ranks are those of its PEs in the default group."""
+    """A running job. name is equal on its PEs and on no other job; ranks are those of its PEs in the default group.
+    seconds: how long a kernel may wait that is in a call of no group."""
 
-    def __init__(self, name, pe, ranks, uniqueid, is_one_node):
+    def __init__(self, name, pe, ranks, uniqueid, is_one_node, seconds):
         self.name, self.pe, self.ranks, self.size = name, pe, ranks, len(ranks)
-        self.pid = os.getpid()
+        self.pid, self.seconds = os.getpid(), seconds
         self._broken, self.alive = None, set()  # its leases that are not closed
         self.has_lost_teams = False  # a group has broken and the job has not
         self.free_teams = {}  # PE numbers: {tag: (team, its Pairs)}
@@ -92,7 +93,8 @@ class World:
             os.environ.setdefault("SHMEM_LOG", "warn")
         ident = _lib.UniqueId.from_buffer_copy(bytes.fromhex(uniqueid))
         attr = _lib.InitAttr(ctypes.sizeof(_lib.InitAttr), self.pe, self.size, ctypes.pointer(ident),
-                             _lib.THREAD_MULTIPLE, 0, self.device_number, 0, 0, 0, 0.0, _lib.ERRORS_RETURN)
+                             _lib.THREAD_MULTIPLE, 0, self.device_number, 0, 0, 0,
+                             self.seconds + 1, _lib.ERRORS_RETURN)  # groups' calls on the host have ended by then
         _lib.check(self.lib.shmemx_init_attr(byref(attr)), "shmemx_init_attr")
         try:
             if self.device != "cpu" or not is_one_node:  # its thread serves other nodes while the program computes
@@ -123,11 +125,19 @@ class World:
                 group.run_now("suspend", lambda _: None)
 
     def check_time(self):
-        """By the watch: a PE that has died or left is noticed while this one is in no call, as a device's thread
-        does."""
-        with self._looks:
-            if self.broken is None and not self._has_device:
-                self.lib.shmemx_status(TEAM_WORLD, 0, None)
+        """By the watch: a PE that has died or left is noticed while this one is in no call, as a device's thread does;
+        kernels that wait too long are ended. Asks the device nothing, so it is allowed during captures."""
+        error = _lib.DeviceError()
+        while True:
+            with self._looks:
+                if self.broken is not None:
+                    return
+                if not self._has_device:
+                    self.lib.shmemx_status(TEAM_WORLD, 0, None)
+                    return
+                if self.lib.shmemx_device_error(byref(error)) != 1:
+                    return
+            self._end_wait(error)
 
     def need_device(self, name, pes):
         """The device for a call `name` of a group of `pes`; without one, only a group of the whole job can start it."""
@@ -203,20 +213,19 @@ class World:
             self.abort(self.last_error())
         self.check(status)
 
-    def look_at_waits(self):
+    def _end_wait(self, error):
         """Ends the group of which a kernel has waited longer than it allows, or the job, where the wait belongs to no
-        group. By the watch; asks the device nothing, so it is allowed during captures."""
-        error = _lib.DeviceError()
-        while self.limits and self.broken is None and self.lib.shmemx_device_error(byref(error)) == 1:
-            call, waited = error.call.decode(errors="replace"), error.waited_seconds
-            limits = dict(self.limits)  # other threads change them, and a lease's team
-            lease = next((each for each in limits if (team := each.team) and team.value == error.team), None)
-            is_wrong = error.gave_up == 2 or (error.gave_up and lease is None)  # else a member has broken the team
-            if self.is_broken():
-                self.abort(self.last_error())
-            elif is_wrong or waited >= limits.get(lease, min(limits.values(), default=float("inf"))):
-                (lease or self).abort_here(self.in_words(f"{call} has waited {waited:.1f} s for pe {error.pe}") +
-                                (" and given up" if error.gave_up else ", the timeout of its group,"))
+        group."""
+        waited, whom = error.waited_seconds, f" for pe {error.pe}" if error.pe >= 0 else ""
+        lease = next((each for each in list(self.alive)  # other threads change them, and a lease's team
+                      if (team := each.team) and team.value == error.team), None)
+        is_wrong = error.gave_up == 2 or (error.gave_up and lease is None)  # else a member has broken the team
+        if self.is_broken():
+            self.abort(self.last_error())
+        elif is_wrong or waited >= self.limits.get(lease, self.seconds):
+            (lease or self).abort_here(
+                self.in_words(f"{error.call.decode(errors='replace')} has waited {waited:.1f} s{whom}") +
+                (" and given up" if error.gave_up else f", the timeout of {'its group' if lease else 'the job'},"))
 
     def abort_here(self, reason):
         """abort by this rank, whom the sentence names to the others."""
@@ -481,7 +490,8 @@ def _take(records, rank, timeout):
     first = records[0]
     if what == "start":
         is_one_node = all(record["node"] == first["node"] for record in records)
-        _world = World(first["name"], rank, [record["rank"] for record in records], first["id"], is_one_node)
+        _world = World(first["name"], rank, [record["rank"] for record in records], first["id"], is_one_node,
+                       timeout.total_seconds())
         pes, tag = tuple(range(len(records))), first["tag"]
     else:
         pes, tag = tuple(record["pe"] for record in records), detail

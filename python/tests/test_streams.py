@@ -570,6 +570,23 @@ def late_alone(has_messages, nodes):
     dist.destroy_process_group()
 
 
+def unsignalled():
+    """A signal does not come: the wait in a stream belongs to no group, and ends the job. No group has a call there."""
+    import isomer_shmem as iso
+    rank, size = start(True, timeout=timedelta(seconds=2))
+    with host_streams.on():
+        flag, why = iso.zeros(1, dtype=torch.int64, for_kernels=True), "wait on a stream has waited .* on rank 0$"
+        if rank == 0:
+            iso.wait(flag)
+            with pytest.raises(iso.IsomerError, match=why):
+                iso.synchronize()
+            tell("has raised")
+        else:
+            wait_for("has raised", [0])
+        with pytest.raises(dist.DistBackendError, match=why):
+            dist.barrier()
+
+
 def one_sided_alone():
     """A group has ended: one-sided calls on its tensors say so, and those on other groups' tensors go on."""
     import isomer_shmem as iso
@@ -815,6 +832,10 @@ def test_two_and_three(ranks, function):
 
 def test_late_peer_is_an_error(ranks):
     ranks(2, late, backend=None)
+
+
+def test_a_wait_in_a_stream_ends_the_job_after_its_timeout(ranks):
+    ranks(2, unsignalled, backend=None)
 
 
 def test_one_sided_calls_of_a_group_that_has_ended_say_so(ranks):
