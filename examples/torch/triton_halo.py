@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
 """A Triton kernel that exchanges halos: each rank has a part of a bar of metal, sends its first and last cell to its
 neighbours from inside the kernel, waits for theirs and computes the next temperatures. The result is compared with that
-of one rank. Without a GPU the kernel is compiled for NVIDIA and AMD and not run. A run needs a version of the package
-with tensors on GPUs; isomer_shmem.zeros says so where it is missing.
+of one rank. Without a GPU the kernel is compiled for NVIDIA and AMD and not run.
 
     ISOMER_LIB=build/lib/libisomer.so python examples/torch/triton_halo.py
     ISOMER_LIB=build-cuda/lib/libisomer.so torchrun --nproc-per-node 2 examples/torch/triton_halo.py
 """
+import os
+
 import torch
 import triton
 import triton.language as tl
@@ -54,9 +55,9 @@ def compile_only():
 
 def run():
     import torch.distributed as dist
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())  # before the first group
     dist.init_process_group("isomer")
     rank, size = dist.get_rank(), dist.get_world_size()
-    torch.cuda.set_device(rank % torch.cuda.device_count())
     bar = torch.sin(torch.arange(size * CELLS, dtype=torch.float32)).cuda()
     cells = isomer_shmem.zeros(2 * CELLS, device="cuda")
     halos = isomer_shmem.zeros(4, device="cuda")
