@@ -125,19 +125,23 @@ class World:
                 group.run_now("suspend", lambda _: None)
 
     def check_time(self):
-        """By the watch: a PE that has died or left is noticed while this one is in no call, as a device's thread does;
-        kernels that wait too long are ended. Asks the device nothing, so it is allowed during captures."""
+        """By the watch: a PE that has died or left is noticed while this one is in no call, and before a call of shmem.h
+        that would end this process; kernels that wait too long are ended. Asks the device nothing, so it is allowed
+        during captures."""
         error = _lib.DeviceError()
         while True:
             with self._looks:
                 if self.broken is not None:
                     return
                 if not self._has_device:
-                    self.lib.shmemx_status(TEAM_WORLD, 0, None)
-                    return
-                if self.lib.shmemx_device_error(byref(error)) != 1:
+                    self.lib.shmemx_status(TEAM_WORLD, 0, None)  # looks at the other PEs, as a device's thread does
+                if self.is_broken():
+                    reason = self.last_error()
+                    break
+                if not self._has_device or self.lib.shmemx_device_error(byref(error)) != 1:
                     return
             self._end_wait(error)
+        self.abort(reason)
 
     def need_device(self, name, pes):
         """The device for a call `name` of a group of `pes`; without one, only a group of the whole job can start it."""

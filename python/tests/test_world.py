@@ -175,17 +175,17 @@ def test_isomer_group_beside_a_gloo_default_group(ranks):
 
 
 def goes_on_one_sided():
-    """Calls of shmem.h would end this process; the library has noticed the death, and no call here yet."""
+    """Calls of shmem.h would end this process; the watch has noticed the death, and no call here yet."""
     window, tensor = iso.new_window(iso.zeros(3)), iso.zeros(3)
     place = iso.place(tensor)
     if dist.get_rank() == 1:
         wait_for("in no call", [0, 2])
         os._exit(0)
     tell("in no call")
-    while not dist.group.WORLD.lease.world.is_broken():
+    while dist.group.WORLD.lease.broken is None:
         time.sleep(0.01)
-    for call in (lambda: window.put(torch.ones(3), 1), lambda: iso.put(place, torch.ones(3)), iso.quiet,
-                 lambda: iso.put(tensor, torch.ones(3), 1)):
+    for call in (lambda: iso.put(tensor, torch.ones(3), 1), lambda: iso.get(torch.ones(3), tensor, 1), iso.quiet,
+                 lambda: window.put(torch.ones(3), 1), lambda: iso.put(place, torch.ones(3))):
         with pytest.raises(iso.IsomerError, match="died"):
             call()
     iso.shrink([1])
