@@ -18,7 +18,7 @@
 #error "compile with -DISO_VERSION=\"x.y.z\", the one of shmem.h"
 #endif
 #ifndef ISO_PROTOCOL
-#define ISO_PROTOCOL 8 /* of everything that PEs of different library builds exchange */
+#define ISO_PROTOCOL 9 /* of everything that PEs of different library builds exchange */
 #endif
 
 /* The arguments of shmemx_init_attr; id == NULL where shmem_init was called. */

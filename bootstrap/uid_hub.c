@@ -54,7 +54,6 @@ struct arrivals {
     int limit; /* strangers at once: all PEs, whose hellos may be on their way, and STRANGERS more */
     int n_strangers;
     int joined;
-    int64_t deadline;
     struct stranger strangers[]; /* [limit] oldest first */
 };
 
@@ -142,27 +141,23 @@ static int read_stranger(struct uid_job *job, struct arrivals *a, int i)
 static int receive_once(struct uid_job *job, struct arrivals *a, struct pollfd *polls)
 {
     int n = 0, strangers = a->n_strangers;
-    int64_t next = a->deadline;
+    int64_t next = job->arrival_deadline;
     polls[n++] = (struct pollfd){.fd = a->listener, .events = POLLIN};
     for (int i = 0; i < strangers; i++) {
         polls[n++] = (struct pollfd){.fd = a->strangers[i].socket.fd, .events = POLLIN};
         next = a->strangers[i].deadline < next ? a->strangers[i].deadline : next;
     }
-    for (int r = 1; r < job->size; r++)
-        polls[n++] = (struct pollfd){.fd = job->sockets[r].fd, .events = POLLIN};
+    for (int r = 1; r < job->size; r++) /* its first block may be there, and stays for the first call */
+        polls[n++] = (struct pollfd){.fd = job->sockets[r].fd, .events = POLLRDHUP};
     int ready = poll(polls, (nfds_t)n, iso_deadline_poll_ms(next));
     if (ready < 0 && errno != EINTR)
         return iso_uid_job_fail(job, NULL, "poll: %s", strerror(errno));
     if (ready <= 0)
         return 0;
     int rc = 0;
-    for (int r = 1; r < job->size && rc == 0; r++) {
-        char byte; /* a PE that has joined has no reason to send: it is the end of the stream, or nonsense */
-        ptrdiff_t got = polls[strangers + r].revents ? iso_tcp_receive(job->sockets[r].fd, &byte, 1) : 0;
-        if (got != 0)
-            rc = iso_uid_job_fail(job, NULL, "pe %d %s before all %d PEs had arrived", r,
-                                  got > 0 ? "sent a message" : "has ended", job->size);
-    }
+    for (int r = 1; r < job->size && rc == 0; r++)
+        if (polls[strangers + r].revents)
+            rc = iso_uid_job_fail(job, NULL, "pe %d has ended before all %d PEs had arrived", r, job->size);
     for (int i = strangers; i-- > 0 && rc == 0;) /* from the last, since each may be removed */
         if (polls[1 + i].revents)
             rc = read_stranger(job, a, i);
@@ -182,7 +177,7 @@ static int receive_all(struct uid_job *job, struct arrivals *a)
         for (int i = a->n_strangers; i-- > 0;)
             if (iso_deadline_poll_ms(a->strangers[i].deadline) == 0)
                 drop_member(a, i, iso_handshake_why(&a->strangers[i].handshake, -ETIMEDOUT));
-        if (rc == 0 && a->joined < job->size - 1 && iso_deadline_poll_ms(a->deadline) == 0)
+        if (rc == 0 && a->joined < job->size - 1 && iso_deadline_poll_ms(job->arrival_deadline) == 0)
             rc = fail_missing(job);
     }
     free(polls);
@@ -204,7 +199,6 @@ static int send_to_members(struct uid_job *job, const struct frame *frame, const
 
 int iso_uid_hub_open(struct uid_job *job)
 {
-    const struct frame welcome = {.kind = UID_WELCOME};
     char name[TCP_NAME_BYTES];
     int listener = iso_tcp_listen(&job->uid.address);
     if (listener < 0) {
@@ -213,6 +207,7 @@ int iso_uid_hub_open(struct uid_job *job)
             job, NULL, "pe 0 cannot listen on %s of the unique id, which must be an address of its host: %s", name,
             strerror(-listener));
     }
+    job->arrival_deadline = iso_deadline_in(job->timeout_s);
     size_t limit = (size_t)job->size + STRANGERS;
     struct arrivals *a = (struct arrivals *)calloc(1, sizeof *a + limit * sizeof a->strangers[0]);
     if (!a) {
@@ -221,11 +216,8 @@ int iso_uid_hub_open(struct uid_job *job)
     }
     a->listener = listener;
     a->limit = (int)limit;
-    a->deadline = iso_deadline_in(job->timeout_s);
     iso_handshake_forget_dropped();
     int rc = receive_all(job, a);
-    if (rc == 0)
-        rc = send_to_members(job, &welcome, "", a->deadline);
     for (int i = 0; i < a->n_strangers; i++)
         close(a->strangers[i].socket.fd);
     free(a);
@@ -347,7 +339,7 @@ static int gather_once(struct uid_job *job, size_t len, unsigned char *all, stru
 
 int iso_uid_hub_allgather(struct uid_job *job, size_t len, unsigned char *all)
 {
-    int64_t deadline = iso_deadline_in(job->timeout_s);
+    int64_t deadline = job->calls == 1 ? job->arrival_deadline : iso_deadline_in(job->timeout_s);
     struct frame frame = {.kind = UID_DATA, .number = job->calls, .len = (uint32_t)(len * (size_t)job->size)};
     struct pollfd *polls = (struct pollfd *)calloc((size_t)job->size, sizeof *polls);
     if (!polls)

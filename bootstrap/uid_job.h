@@ -3,8 +3,8 @@
  * closes it, uid_hub.c is rank 0's side, uid_member.c the side of all other ranks; they share what is here: the
  * connections, the frames over them, and how the job fails on all PEs with one sentence. No thread: frames are read
  * inside the collective calls of the bootstrap.
- * A member connects, shakes hands with the secret of the id (net/handshake.h), and waits for a WELCOME frame, which the
- * hub sends when all PEs are in. Each allgather is then a DATA frame to the hub and one back. */
+ * A member connects and shakes hands with the secret of the id (net/handshake.h). Each allgather is then a DATA frame to
+ * the hub and one back. The member sends the first one at once, without knowing who else is in. */
 #ifndef ISO_UID_JOB_H
 #define ISO_UID_JOB_H
 
@@ -16,9 +16,8 @@
 
 /* frame.number is the number of the collective call. */
 enum uid_kind {
-    UID_WELCOME = 1, /* all PEs are in; no payload */
-    UID_DATA,        /* to the hub: one block; from the hub: the blocks of all ranks */
-    UID_FAIL         /* the job cannot go on; payload: a sentence */
+    UID_DATA = 1, /* to the hub: one block; from the hub: the blocks of all ranks */
+    UID_FAIL      /* the job cannot go on; payload: a sentence */
 };
 
 struct uid_job {
@@ -27,6 +26,7 @@ struct uid_job {
     int size;
     double timeout_s;
     uint32_t calls;               /* collective calls so far, equal on all ranks */
+    int64_t arrival_deadline;     /* hub: of the PEs and their first blocks, which members wait for as one */
     bool broken;                  /* a call has failed; all later ones do */
     int n_sockets;                /* hub: size; else 1 */
     struct frame_socket *sockets; /* hub: by rank, [0] unused; else [0] leads to the hub. All have shaken hands */

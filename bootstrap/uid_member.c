@@ -75,9 +75,7 @@ int iso_uid_member_open(struct uid_job *job)
     struct frame_socket *s = &job->sockets[0];
     struct handshake h;
     const struct hello hello = iso_handshake_hello(HANDSHAKE_UID, (uint32_t)job->rank, (uint32_t)job->size);
-    const struct frame welcome = {.kind = UID_WELCOME};
     char name[TCP_NAME_BYTES];
-    unsigned char nothing[1];
     int last, fd = iso_tcp_connect(&job->uid.address, iso_deadline_in(job->timeout_s), &last);
     iso_tcp_name(&job->uid.address, name);
     if (fd == -ETIMEDOUT)
@@ -89,10 +87,7 @@ int iso_uid_member_open(struct uid_job *job)
     int rc = iso_handshake_dial(&h, s, fd, job->uid.secret, &hello);
     if (rc == 0)
         rc = shake_hands(&h, s, deadline);
-    if (rc != 0)
-        return fail_open(job, &h, rc, name);
-    rc = receive(job, &welcome, nothing, deadline);
-    return rc == -EPIPE || rc == -ECONNRESET ? fail_open(job, &h, rc, name) : fail_hub(job, rc);
+    return rc != 0 ? fail_open(job, &h, rc, name) : 0;
 }
 
 int iso_uid_member_allgather(struct uid_job *job, const void *mine, size_t len, unsigned char *all)
