@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Isomer in PyTorch. The import registers the backend "isomer" of torch.distributed and starts nothing:
+"""Isomer in PyTorch. The import loads the library, registers the backend "isomer" of torch.distributed, and starts
+nothing:
 
     import isomer_shmem
     torch.distributed.init_process_group("isomer")
@@ -26,7 +27,7 @@ try:
 except ImportError:  # the library can be loaded and described without torch
     _dist = None
 if _dist is not None and _dist.is_available():
-    from . import _environment
+    from . import _environment, _lib
 
     _environment.prepare_hip()
     _environment.take_ranks()
@@ -41,3 +42,4 @@ if _dist is not None and _dist.is_available():
                 "put", "put_signal", "quiet", "reconfigure", "register", "resume", "shrink", "signal", "suspend",
                 "synchronize", "wait", "zeros"]
     register()
+    _lib.load_early()

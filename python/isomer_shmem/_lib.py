@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Finds and loads libisomer.so and declares its structs and calls.
 
-load() does it once, when the first group is made. The import of this file loads nothing. Each struct is compared with
-the library's own size, so a library of another version is refused with a sentence instead of being called wrongly.
+load() does it once, when the first group is made. The import of this file loads nothing, that of the package calls
+load_early(). Each struct is compared with the library's own size, so a library of another version is refused with a
+sentence instead of being called wrongly.
 """
+import contextlib
 import ctypes
 import functools
 import os
@@ -166,6 +168,7 @@ CALLS = {
 }
 
 _library = None
+_named_early = None  # what ISOMER_LIB was when the library was loaded that no one has asked for yet
 
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib")  # of the wheel
@@ -199,13 +202,25 @@ def _flavour_of_torch():
 
 def load():
     """The loaded library; IsomerError when there is none or it does not fit. Starts nothing."""
-    global _library
+    global _library, _named_early
+    if _named_early not in (None, os.environ.get("ISOMER_LIB", "")):
+        _library = None
+    _named_early = None
     if _library is None:
         library = _open()
         _check_version(library)
         _check_structs(library)
         _library = library
     return _library
+
+
+def load_early():
+    """At the import, as torch's own backends come with torch. What is wrong or missing is told by the first load()."""
+    global _named_early
+    with contextlib.suppress(IsomerError, UserWarning), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        load()
+        _named_early = os.environ.get("ISOMER_LIB", "")
 
 
 class Library(ctypes.CDLL):

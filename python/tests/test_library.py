@@ -75,8 +75,21 @@ def test_enums_are_those_of_the_header():
 def test_import_starts_nothing():
     program = ("import os, threading, isomer_shmem\n"
                "assert threading.active_count() == 1\n"
-               "assert 'libisomer' not in open('/proc/self/maps').read()\n")
+               "assert 'isomer-heap' not in open('/proc/self/maps').read()\n")
     subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, "PYTHONPATH": FOLDER}, timeout=120)
+
+
+def test_the_first_load_looks_again():
+    """A library that is named after the import takes the place of the one that the import has loaded."""
+    program = ("import os, isomer_shmem\n"
+               "os.environ['ISOMER_LIB'] = '/nowhere/libisomer.so'\n"
+               "try:\n"
+               "    isomer_shmem.load()\n"
+               "except isomer_shmem.IsomerError as error:\n"
+               "    print(error)\n")
+    said = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "PYTHONPATH": FOLDER})
+    assert "/nowhere/libisomer.so" in said.stdout and said.stderr == ""
 
 
 def test_hip_finds_its_variables_before_it_starts(monkeypatch):
