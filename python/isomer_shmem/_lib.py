@@ -209,6 +209,7 @@ def load():
     if _library is None:
         library = _open()
         _check_version(library)
+        _declare(library)
         _check_structs(library)
         _library = library
     return _library
@@ -223,25 +224,9 @@ def load_early():
         _named_early = os.environ.get("ISOMER_LIB", "")
 
 
-class Library(ctypes.CDLL):
-    """Each call gets its types when it is first named: all of them would take as long as the loading of the file."""
-
-    def __getattr__(self, name):
-        if name not in CALLS:
-            return super().__getattr__(name)
-        try:
-            call = self[name]
-        except AttributeError:
-            raise IsomerError(f"{self._name} has no {name}, which this package calls: install the package and the "
-                              "library of one version") from None
-        call.restype, call.argtypes = CALLS[name]
-        setattr(self, name, call)
-        return call
-
-
 def _open():
     try:
-        return Library(chosen())
+        return ctypes.CDLL(chosen())
     except OSError as error:
         raise IsomerError(f"libisomer.so cannot be loaded ({error}); set ISOMER_LIB to the file, or install what is "
                           "missing where the loader looks") from None
@@ -257,14 +242,22 @@ def _check_version(library):
                           f"this package needs {SERIES // 100}.{SERIES % 100}.x")
 
 
+def _declare(library):
+    for name, types in CALLS.items():
+        try:
+            call = getattr(library, name)
+        except AttributeError:
+            raise IsomerError(f"{library._name} has no {name}, which this package calls: install the package and the "
+                              "library of one version") from None
+        call.restype, call.argtypes = types
+
+
 def _check_structs(library):
     library.shmemx_struct_bytes.restype = c_size_t
     library.shmemx_struct_bytes.argtypes = [c_char_p]
     for name, struct in STRUCTS.items():
         there, here = library.shmemx_struct_bytes(name.encode()), ctypes.sizeof(struct)
         if there != here:
-            for call in CALLS:  # one that is missing says more
-                getattr(library, call)
             raise IsomerError(f"{name} has {there} bytes in libisomer.so and {here} in this package: install the "
                               "package and the library of one version")
 
