@@ -205,6 +205,7 @@ def load():
     global _library, _named_early
     if _named_early not in (None, os.environ.get("ISOMER_LIB", "")):
         _library = None
+        flavour.cache_clear()
     _named_early = None
     if _library is None:
         library = _open()
@@ -221,6 +222,8 @@ def load_early():
     with contextlib.suppress(IsomerError, UserWarning), warnings.catch_warnings():
         warnings.simplefilter("error")
         load()
+        if _flavour_of_torch() == "cpu":  # else the answer starts the GPU, which a child that is forked could not use
+            flavour()
         _named_early = os.environ.get("ISOMER_LIB", "")
 
 
