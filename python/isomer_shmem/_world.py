@@ -410,11 +410,31 @@ os.register_at_fork(after_in_child=_after_fork)
 
 def exchange(store, stage, rank, size, timeout, record):
     """All members' records, in the order of ranks."""
-    keys = [f"{stage}/{member}" for member in range(size)]
-    store.set(keys[rank], json.dumps(record))
-    records = json.loads(b"[%s]" % b",".join(_get_all(store, keys, timeout)))
+    store.set(f"{stage}/{rank}", json.dumps(record))
+    return _parse(store, stage, _get_all(store, [f"{stage}/{member}" for member in range(size)], timeout))
+
+
+def exchange_members(store, rank, size, timeout, record):
+    """(the part of the store for this time, all members' records). The group's name may come again on the store, with
+    old keys under it. All members make it equally often, since the default group has its members."""
+    mine, values = f"made/{rank}", []
+    if store.has_extended_api():  # the number of times comes with the records of the first time, which it most often is
+        store.append(mine, ".")
+        store.set(f"1/member/{rank}", json.dumps(record))
+        made, *values = _get_all(store, [mine, *(f"1/member/{member}" for member in range(size))], timeout)
+        count = len(made)
+    else:
+        count = store.add(mine, 1)
+    part = PrefixStore(str(count), store)
+    if values and count == 1:
+        return part, _parse(part, "member", values)
+    return part, exchange(part, "member", rank, size, timeout, record)
+
+
+def _parse(store, stage, values):
+    records = json.loads(b"[%s]" % b",".join(values))
     if any(isinstance(each, dict) and (each.get("error") or each.get("failure")) for each in records):
-        _let_others_read(store, stage, size)
+        _let_others_read(store, stage, len(values))
     return records
 
 
@@ -514,13 +534,14 @@ def keep_store(world, store):
 
 
 def join(store, rank, ranks, timeout):
-    """A lease on a team of the group's members, or None and the reason, the same way on all members. Collective over
-    the members. Raises on all members where one has no library or cannot start the job."""
+    """The part of the store for this time, and a lease on a team of the group's members, or None and the reason, the
+    same way on all members. Collective over the members. Raises on all members where one has no library or cannot start
+    the job."""
     global _last_store
     size = len(ranks)
     with _lock:
         _forget_parent()
-        records = exchange(store, "member", rank, size, timeout, _describe(rank, ranks))
+        store, records = exchange_members(store, rank, size, timeout, _describe(rank, ranks))
         lease, reason, failure = None, None, None
         try:
             lease, reason = _take(records, rank, timeout)
@@ -539,7 +560,7 @@ def join(store, rank, ranks, timeout):
                 lease.close(0)
             lease, reason = None, _why_not(store, rank, size, timeout, failure, reason)
         _last_store = None
-        return lease, reason
+        return store, lease, reason
 
 
 def _plan(records):
@@ -567,7 +588,8 @@ def join_others(store, rank, ranks, timeout, named):
                                 "size": _world.size if is_whole else 0, "named": named})
             if _world is not None and (_plan(records) or not is_whole):
                 _leave_job()
-            return *join(PrefixStore("join", store), rank, ranks, timeout), max(record["named"] for record in records)
+            _, lease, reason = join(PrefixStore("join", store), rank, ranks, timeout)
+            return lease, reason, max(record["named"] for record in records)
         except BaseException:
             if _world is not None and _world.leases == 0:
                 _leave_job()

@@ -55,15 +55,11 @@ def create(options, _backend_options=None):
     """torch's creator: collective over the group's members, who all get a group or all an exception."""
     store, rank, size, timeout = options.store, options.group_rank, options.group_size, options.timeout
     ranks = list(options.global_ranks_in_group) or list(range(size))  # torch leaves the default group's away
-    # A name may come again on the same store, with old keys under it. All members make it equally often, since the
-    # default group has its members.
     era = getattr(dist.group.WORLD, "uuid", "")
-    count = store.add(f"isomer/made/{era}/{rank}", 1)
-    prefix = PrefixStore(f"isomer/{era}/{count}", store)
-    lease, reason = _world.join(prefix, rank, ranks, timeout)
+    part, lease, reason = _world.join(PrefixStore(f"isomer/{era}", store), rank, ranks, timeout)
     if lease is None:
         warn_once(f"a group of {size} has no team, because {reason}")
-    return IsomerGroup(options, ranks, lease, Gloo(PrefixStore("gloo", prefix), rank, size, timeout))
+    return IsomerGroup(options, ranks, lease, Gloo(PrefixStore("gloo", part), rank, size, timeout))
 
 
 class Gloo:

@@ -162,6 +162,25 @@ def test_init_and_destroy_in_the_same_process(ranks, tmp_path):
     ranks(2, again, str(tmp_path), backend=None)
 
 
+def again_on_one_store():
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    store = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), size, rank == 0)
+    for attempt in range(3):
+        time.sleep(0.05 * ((rank + attempt) % size))  # each comes first once: old keys of the others are there
+        dist.init_process_group("isomer", store=store, rank=rank, world_size=size)
+        group_sum(None, range(size))
+        pair = dist.new_group([0, 1])
+        if rank < 2:
+            group_sum(pair, [0, 1])
+        dist.destroy_process_group()
+    store.set(f"end/{rank}", "")
+    store.wait([f"end/{each}" for each in range(size)])
+
+
+def test_names_come_again_on_one_store(ranks):
+    ranks(3, again_on_one_store, backend=None)
+
+
 def beside_gloo():
     size = dist.get_world_size()
     group = dist.new_group(backend="isomer")
