@@ -212,9 +212,12 @@ def entry(ptx):
 
 
 def test_ptx_stores_sync_data_fence_flag():
+    """The loop of the data may stand behind the flag in the text, but not between the sync before it and the flag."""
     text = entry(compiled(producer, "sm_90").asm["ptx"])
-    order(text, r"st\.global\.", r"bar\.sync", r"st\.global\.v2\.u64", r"bar\.sync",
-          r"fence\.(acq_rel|sc)\.sys", r"st\.(relaxed|release)\.sys\.global\.u64")
+    flag = [r"bar\.sync", r"fence\.(acq_rel|sc)\.sys", r"st\.(relaxed|release)\.sys\.global\.u64"]
+    order(text, r"st\.global\.", r"bar\.sync", *flag)
+    data = r"st\.global\.v2\.u64"
+    assert re.search(data, text) and re.search(rf"((?!{data}).)*?".join(flag), text, re.S)
 
 
 def test_ptx_acquires_syncs_then_loads():
@@ -240,8 +243,8 @@ def test_ptx_shared_memory_of_triton_stays_aligned():
 
 def test_ptx_structures_are_stored_before_they_are_passed():
     """The functions of the bitcode take them by the address of the caller's copy."""
-    text = entry(compiled(who, "sm_90").asm["ptx"])
-    order(text, r"__local_depot", r"cvta\.local", r"st\.local\.\w*\.?b64", r"call\.uni")
+    text = entry(compiled(producer, "sm_90").asm["ptx"])
+    order(text, r"__local_depot", r"cvta\.local", r"st\.local\.\w*\.?b64", r"call\.uni\s+\w*isod_put_signal")
 
 
 def test_amd_stores_sync_data_writeback_flag():
