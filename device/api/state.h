@@ -77,13 +77,13 @@ enum isod_misuse {
  * reads. */
 enum { ISOD_RECORD_FREE, ISOD_RECORD_LATE, ISOD_RECORD_GAVE_UP, ISOD_RECORD_MISUSE, ISOD_RECORD_TRACE };
 struct isod_record {
-    uint64_t state; /* ISOD_RECORD_; stored last, system scope; pairs with the acquire load of the progress thread */
-    uint32_t call;  /* enum isod_call */
-    int32_t pe;     /* world PE waited for, -1: any */
+    uint32_t call; /* enum isod_call */
+    int32_t pe;    /* world PE waited for, -1: any */
     uint64_t addr, expected, seen;
     uint64_t waited_ns;     /* MISUSE: enum isod_misuse */
     int32_t team, slot;     /* of the handle */
     uint32_t block, thread; /* thread: or ISOD_THREAD_OF_STREAM, who is none */
+    uint64_t state; /* ISOD_RECORD_; stored last, system scope; pairs with the acquire load of the progress thread */
 };
 #define ISOD_THREAD_OF_STREAM 0xffffffffu
 

@@ -120,11 +120,11 @@ PRIM_FN struct isod_record *isod_record_begin(struct isod_team *team, struct iso
     if (index == ISOD_NO_RECORD)
         return (struct isod_record *)0;
     struct isod_record *r = &team->world->host->records[index];
-    uint64_t *words = (uint64_t *)(void *)r; /* of two fields each: 1 call and pe, 6 team and slot, 7 block and thread */
-    prim_store_relaxed_u64(&words[1], who.call | (uint64_t)(uint32_t)who.pe << 32);
+    uint64_t *words = (uint64_t *)(void *)r; /* of two fields each: 0 call and pe, 5 team and slot, 6 block and thread */
+    prim_store_relaxed_u64(&words[0], who.call | (uint64_t)(uint32_t)who.pe << 32);
     prim_store_relaxed_u64(&r->waited_ns, waited_ns);
-    prim_store_relaxed_u64(&words[6], (uint32_t)team->team | (uint64_t)(uint32_t)team->slot << 32);
-    prim_store_relaxed_u64(&words[7], prim_block_index() | (uint64_t)prim_rank(prim_group_block()) << 32);
+    prim_store_relaxed_u64(&words[5], (uint32_t)team->team | (uint64_t)(uint32_t)team->slot << 32);
+    prim_store_relaxed_u64(&words[6], prim_block_index() | (uint64_t)prim_rank(prim_group_block()) << 32);
     return r;
 }
 /* The other fields, then the state: pairs with the acquire load of the host's progress thread. */
