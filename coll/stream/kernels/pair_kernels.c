@@ -133,9 +133,7 @@ PRIM_FN void pair_move_piece(shmemd_t h, struct pair_part *p, uint32_t lane, cha
 
 /* ---- a part that sends ---- */
 
-/* number: of the message, of all that the pair has had. */
-PRIM_FN enum pair_progress pair_send_message(shmemd_t h, struct pair_part *p, const struct isod_pair_message *m,
-                                             uint64_t number)
+PRIM_FN enum pair_progress pair_send_message(shmemd_t h, struct pair_part *p, const struct isod_pair_message *m)
 {
     uint32_t lane = p->number;
     struct pair_span s = pair_span_of(m->bytes, lane, p->lanes);
@@ -147,6 +145,7 @@ PRIM_FN enum pair_progress pair_send_message(shmemd_t h, struct pair_part *p, co
         if (count - pair_look(p, &p->pair->theirs[lane].count) >= ISOD_PAIR_STAGES)
             return all;
         if (lane == 0 && done == 0 && prim_is_first(prim_group_block())) {
+            uint64_t number = p->pair->messages + p->pair->own[0].message;
             uint64_t header = ISOD_PAIR_HEADER(m->bytes, p->lanes), epoch = (uint64_t)(uint32_t)(number + 1) << 32;
             uint64_t head = offsetof(struct isod_pair, headers) + number % ISOD_PAIR_HEADERS * sizeof(struct prim_ll);
             if (p->near != 0)
@@ -182,12 +181,11 @@ PRIM_FN enum pair_progress pair_take_lane(shmemd_t h, struct pair_part *p, const
     return PAIR_DONE;
 }
 
-PRIM_FN enum pair_progress pair_receive_message(shmemd_t h, struct pair_part *p, const struct isod_pair_message *m,
-                                                uint64_t number)
+PRIM_FN enum pair_progress pair_receive_message(shmemd_t h, struct pair_part *p, const struct isod_pair_message *m)
 {
     enum pair_progress all = PAIR_BLOCKED;
     uint64_t lane = p->pair->own[p->number].lane; /* before the header, whose sync parts this from the write below */
-    uint64_t header = 0;
+    uint64_t number = p->pair->messages + p->pair->own[p->number].message, header = 0;
     if (prim_is_first(prim_group_block())) {
         struct prim_ll l = prim_load_ll(&p->pair->headers[number % ISOD_PAIR_HEADERS]);
         if (l.epoch0 == (uint32_t)(number + 1) && l.epoch1 == (uint32_t)(number + 1))
@@ -199,20 +197,21 @@ PRIM_FN enum pair_progress pair_receive_message(shmemd_t h, struct pair_part *p,
     if (header == 0)
         return PAIR_BLOCKED;
 
-    /* May the first part take the message at hand? Its count lets the sender write a header where that of the message
-     * HEADERS - STAGES before this one lies, so all parts have to be done with that one. */
-    if (p->number == 0 && p->parts > 1) {
+    /* May the first part take the message at hand? Headers have few places. The sender overwrites that of a message
+     * only when the first part has taken a later one, so each other part has to have read those before. */
+    if (p->number == 0 && p->parts > 1 && number != p->pair->messages) { /* the first of a launch follows all others */
         bool late = false;
         if (prim_is_first(prim_group_block()))
-            for (uint32_t i = 1; i < p->parts; i++) {
-                uint64_t done = prim_peek_u64(&p->pair->own[i].message); /* pairs with the release in pair_advance */
-                done = done > p->pair->messages ? done : p->pair->messages;
-                late = late || number >= done + ISOD_PAIR_HEADERS - ISOD_PAIR_STAGES;
-            }
+            for (uint32_t i = 1; i < p->parts; i++)
+                late = prim_peek_u64(&p->pair->own[i].read) < number || late;
         if (prim_sync_or(prim_group_block(), late))
             return PAIR_BLOCKED;
     }
-    lane = lane != 0 ? lane : p->number + 1; /* 0: none at hand, else its number plus 1 */
+    if (lane == 0) { /* 0: none at hand, else its number plus 1 */
+        lane = p->number + 1;
+        if (p->number != 0 && prim_is_first(prim_group_block()))
+            prim_store_relaxed_u64(&p->pair->own[p->number].read, number + 1);
+    }
     for (; lane <= ISOD_PAIR_LANES_OF(header); lane += p->parts) {
         enum pair_progress one = pair_take_lane(h, p, m, (uint32_t)lane - 1, header);
         if (one != PAIR_DONE) {
@@ -260,28 +259,30 @@ PRIM_FN enum pair_progress pair_advance(const struct pair_round *r, struct pair_
         p->lanes = (uint32_t)(where % ISOD_PAIR_UNIT);
         p->lanes = p->parts < p->lanes ? p->parts : p->lanes;
     }
-    uint64_t before = p->pair->messages, number = p->pair->own[p->number].message;
+    uint64_t i = p->pair->own[p->number].message;
     prim_sync(prim_group_block()); /* all have read what the first thread writes below */
-    for (number = number > before ? number : before; number < before + p->use.n; number++) {
-        struct isod_pair_message m = r->messages[p->use.first + number - before];
+    for (; i < p->use.n; i++) {
+        struct isod_pair_message m = r->messages[p->use.first + i];
         if (p->use.sends == 0)
-            one = pair_receive_message(h, p, &m, number);
+            one = pair_receive_message(h, p, &m);
         else if (p->number < p->lanes)
-            one = pair_send_message(h, p, &m, number);
+            one = pair_send_message(h, p, &m);
         if (one != PAIR_DONE)
             return one == PAIR_MOVED ? PAIR_MOVED : all;
         all = PAIR_MOVED;
         if (prim_is_first(prim_group_block())) {
-            prim_store_release_u64(&p->pair->own[p->number].message, number + 1);
+            p->pair->own[p->number].message = i + 1;
             if (p->use.sends != 0)
                 p->pair->own[p->number].begun = p->pair->own[p->number].count;
         }
         prim_sync(prim_group_block());
     }
-    /* The last part of the pair in this launch. */
-    if (prim_is_first(prim_group_block()) && prim_fetch_add_u64(&p->pair->left, 1) == p->parts - 1) {
-        p->pair->messages += p->use.n;
-        prim_store_relaxed_u64(&p->pair->left, 0);
+    if (prim_is_first(prim_group_block())) {
+        p->pair->own[p->number].message = 0;
+        if (prim_fetch_add_u64(&p->pair->left, 1) == p->parts - 1) { /* the last part of the pair in this launch */
+            p->pair->messages += p->use.n;
+            prim_store_relaxed_u64(&p->pair->left, 0);
+        }
     }
     return PAIR_DONE;
 }

@@ -16,7 +16,7 @@
 enum {
     ISOD_PAIR_LANES = 8,
     ISOD_PAIR_STAGES = 4,
-    ISOD_PAIR_HEADERS = 8, /* a sender is less than so many messages ahead of the slowest part of the receiver */
+    ISOD_PAIR_HEADERS = 8,  /* a sender is at most 5 messages ahead of the slowest block of the receiver */
     ISOD_PAIR_PIECE = 16384, /* bytes of a stage */
     ISOD_PAIR_ENTRIES = 32,  /* of each receiver in a sender's directory: pairs of the two that may be alive */
     ISOD_PAIR_UNIT = 128     /* alignment of records */
@@ -50,10 +50,10 @@ struct isod_pair {
     uint64_t pad[3];
     uint64_t rings[ISOD_PAIR_LANES]; /* 1 + the ring on which the lane's last count has left, 0: none has */
     /* Of lane i: count: pieces moved so far; begun: those before the message in progress. Of part i of this launch:
-     * message: those before it are done, of all launches; less than `messages`: none of this launch is; lane: the one at
-     * hand. Written by one block at a time. At a receiver the first part reads `message` of the others. */
+     * message: its number in the launch; lane: the one at hand; read, at a receiver: headers that it has read, of all
+     * launches, atomic since the first part looks at it. Written by one block at a time. */
     struct {
-        uint64_t count, begun, message, lane;
+        uint64_t count, begun, message, lane, read;
     } own[ISOD_PAIR_LANES];
 };
 
