@@ -152,7 +152,7 @@ struct fibers {
     uint64_t timeout_ns;
     uint64_t resting_since_ns;
     uint64_t random;
-    uint32_t late, late_for; /* with a seed: live[late] has no turn in so many switches, or until the rest but polls */
+    uint32_t late, late_for; /* with a seed: live[late] has no turn in so many switches, or until the others only poll */
     struct stack *spare, *used; /* used: by this grid, when it must not be used again by it */
     struct context outside;     /* of iso_fibers_run */
     struct slab *slabs;
