@@ -201,11 +201,11 @@ static bool parse_modifier(char *text, struct instruction *in)
     return true;
 }
 
-/* src0_sel, src1_sel: the destination comes before the sources. */
+/* src0_sel, src1_sel: the destination comes before the sources, and of some additions the carry that they store. */
 static bool parse_source_select(const char *text, struct instruction *in)
 {
     bool is_one = strncmp(text, "src0_sel:", 9) == 0 || strncmp(text, "src1_sel:", 9) == 0;
-    int source = is_one ? 1 + text[3] - '0' : 0;
+    int source = is_one ? 1 + (strstr(in->rule->name, "_co_") != NULL) + text[3] - '0' : 0;
     if (is_one && source < in->n)
         in->o[source].select = parse_select(text + 9);
     return is_one;
