@@ -89,6 +89,15 @@ job() {
     [ $took_ms -lt $((limit * 1000)) ] || fail "hangs: $* (ended by the time limit of $limit s)"
 }
 
+# interrupted COUNT PATTERN COMMAND...: `job` that gets Ctrl-C as soon as COUNT lines of its out match.
+interrupted() {
+    job 30 bash -c 'out=$1 count=$2 pattern=$3; shift 3
+        env --default-signal=INT "$@" &
+        until [ "$(grep -cE -- "$pattern" "$out")" -ge "$count" ]; do sleep 0.05; done
+        kill -INT $!
+        wait $!' - "$work/out" "$@"
+}
+
 expect_status() {
     [ "$status" -eq "$1" ] || fail "$2: exit status $status, expected $1"
 }

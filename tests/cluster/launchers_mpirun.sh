@@ -20,12 +20,12 @@ expect_lines 2 '^pe [12] read 0 bytes$' "input of the others"
 job 30 $run -n 4 "$launched" raise 9 3
 expect_error_status "a PE killed by signal 9"
 expect_message 'pe 3 |rank 3 ' "a PE killed by signal 9"
-expect_within_ms 5000 "a PE killed by signal 9"
+expect_within_ms 10000 "a PE killed by signal 9"
 job 30 $run -n 4 "$launched" exit 5 2
 expect_error_status "a PE that exits with 5"
 job 30 $run -n 4 "$launched" global 6 1
 expect_status 6 "shmem_global_exit(6)"
-job 30 timeout --foreground -s INT 2.5 $run -n 4 "$launched" wait
+interrupted 4 '^pe [0-3] ready$' $run -n 4 "$launched" wait
 expect_lines 4 '^pe [0-3] ready$' "Ctrl-C on a job that waits"
 nothing_left
 
@@ -47,8 +47,11 @@ launcher=$!
 sleep 1.5
 kill -KILL $launcher
 wait $launcher 2>/dev/null
-sleep 3
-left=$(pgrep -f "$waits late 25" | wc -l)
+for ((i = 0; i < 150; i++)); do
+    left=$(pgrep -f "$waits late 25" | wc -l)
+    [ "$left" -ne 0 ] || break
+    sleep 0.1
+done
 [ "$left" -eq 0 ] || fail "mpirun killed: $left PEs are left"
 
 both=$(program mpi_both 2>/dev/null)
