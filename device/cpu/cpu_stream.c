@@ -5,12 +5,12 @@
 #include "cpu_stream.h"
 
 #include "../../bootstrap/log.h"
+#include "../../bootstrap/thread.h"
 #include "../../bootstrap/yield.h"
 #include "cpu_task.h"
 #include "fiber.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -240,19 +240,15 @@ static void *worker_main(void *argument)
     }
 }
 
-/* The caller holds the lock. Signals are for the program's own threads. */
+/* The caller holds the lock. */
 static int worker_start_locked(struct cpu_stream *s)
 {
-    sigset_t all, before;
     if (s->has_worker)
         return 0;
     s->pe = iso_log_pe();
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(&s->worker, NULL, worker_main, s);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int rc = iso_thread_start(&s->worker, worker_main, s);
     if (rc != 0)
-        return -rc;
+        return rc;
     (void)pthread_setname_np(s->worker, "isomer-stream");
     s->has_worker = true;
     return 0;

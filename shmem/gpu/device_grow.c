@@ -7,6 +7,7 @@
  * device_heap.c and local.c. */
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
+#include "../../bootstrap/thread.h"
 #include "../node/node_file.h"
 #include "../node/node_socket.h"
 #include "../node/wait.h"

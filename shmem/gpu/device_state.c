@@ -2,6 +2,7 @@
 /* The device of this PE while it runs: may a call use it, what PEs agree on and exchange about it, and the wait until
  * all its streams are idle. Below all other files of this room. */
 #include "../../bootstrap/log.h"
+#include "../../bootstrap/thread.h"
 #include "../team/agree.h"
 #include "../node/wait.h"
 #include "device.h"

@@ -7,6 +7,7 @@
  * visible at its target. Started and stopped by device_start.c; no kernel runs when it stops. */
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
+#include "../../bootstrap/thread.h"
 #include "../../bootstrap/yield.h"
 #include "../collectives.h"
 #include "../node/wait.h"

@@ -3,6 +3,7 @@
  * files). A reader sees a whole file, by rename. The number of lines is bounded: nothing in it is by peer. */
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
+#include "../../bootstrap/thread.h"
 #include "../state/alloc.h"
 #include "../transport/transport.h"
 #include "page.h"

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Where the state of a PE lies: once in the process, or once in each thread that is a PE. And how the library starts a
- * thread of its own. */
+/* Where the state of a PE lies: once in the process, or once in each thread that is a PE. */
 #include "pe_state.h"
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
-
-#include <signal.h>
 
 static struct env unread; /* the variables before the first start: all zero */
 
@@ -41,14 +38,4 @@ void iso_thread_adopt(struct state *state)
 #else
     (void)state;
 #endif
-}
-
-int iso_thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(thread, NULL, run, argument);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return -rc;
 }

@@ -139,10 +139,7 @@ extern struct state iso_state __attribute__((visibility("hidden"))); /* no detou
 #define ISO (&iso_state)
 #endif
 
-/* Starts a thread of the library, with all signals blocked: those of the program, and their handlers, are for its own
- * threads. 0 or -errno. */
-int iso_thread_start(pthread_t *thread, void *(*run)(void *), void *argument);
-/* The first call in such a thread: it works for this PE. */
+/* The first call in a thread of the library (iso_thread_start): it works for this PE. */
 void iso_thread_adopt(struct state *state);
 
 /* Relaxed, pairs with nothing: threads of the library look less after it, or once more before it. */

@@ -3,6 +3,7 @@
 #include "network.h"
 #include "../../../bootstrap/boot.h"
 #include "../../../bootstrap/log.h"
+#include "../../../bootstrap/thread.h"
 #include "../../node/channel.h"
 #include "../../node/peer.h"
 #include "../../node/wait.h"

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+/* How the library starts a thread of its own. Signals of the program, and their handlers, are for its own threads; so
+ * all are blocked but those by which the thread itself fails (SIGSEGV and so on): their handlers say where. */
+#ifndef ISO_THREAD_H
+#define ISO_THREAD_H
+
+#include <pthread.h>
+
+/* 0 or -errno. */
+int iso_thread_start(pthread_t *thread, void *(*run)(void *), void *argument);
+
+#endif
