@@ -221,6 +221,7 @@ static void *worker_main(void *argument)
 {
     struct cpu_stream *s = (struct cpu_stream *)argument;
     iso_log_set_pe(s->pe);
+    iso_cpu_faults_stack(s->fault_stack);
     for (;;) {
         yield_while(s, true);
         pthread_mutex_lock(&s->lock);

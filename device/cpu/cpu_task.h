@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared by streams and graphs of the CPU device: tasks and events. Includes: cpu_stream.h. Used by cpu_stream.c,
- * cpu_graph.c. */
+/* Shared by streams and graphs of the CPU device: tasks and events. Includes: cpu_fault.h, cpu_stream.h. Used by
+ * cpu_stream.c, cpu_graph.c. */
 #ifndef ISO_CPU_TASK_H
 #define ISO_CPU_TASK_H
 
+#include "cpu_fault.h"
 #include "cpu_stream.h"
 
 #include <pthread.h>
@@ -75,7 +76,8 @@ struct cpu_stream {
     struct fibers *fibers;
     uint64_t n_kernels; /* so far: each has an order of its own */
     pthread_t worker;
-    int pe; /* for the worker's messages */
+    char fault_stack[FAULT_STACK_BYTES]; /* of the worker */
+    int pe;                              /* for the worker's messages */
     bool has_worker, stop;
     struct cpu_stream *next_of_pool;
     bool is_lent; /* to a graph; pool->lock */

@@ -956,6 +956,20 @@ void iso_fibers_report_after(struct fibers *f, uint64_t timeout_ns, bool gives_u
     f->gives_up = gives_up;
 }
 
+FIBER_UNSEEN bool iso_fibers_at(const void *addr, struct fiber_place *place)
+{
+    const struct fibers *f = here;
+    if (f == NULL || f->running == NULL)
+        return false;
+    *place = (struct fiber_place){f->current->place.block_index, f->current->rank, false, STACK_BYTES};
+    for (const struct slab *s = f->slabs; s != NULL; s = s->next) {
+        size_t offset = (uintptr_t)addr - (uintptr_t)s->base;
+        if (offset < s->n_guarded * STACK_BYTES)
+            place->is_behind_stack = offset % STACK_BYTES < (size_t)sysconf(_SC_PAGESIZE);
+    }
+    return true;
+}
+
 unsigned iso_fibers_most_waiting(void) { return FIBER_TSAN ? 1024 : 32768; }
 
 FIBER_UNSEEN void iso_fibers_destroy(struct fibers *f)

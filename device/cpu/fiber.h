@@ -39,4 +39,12 @@ void iso_fibers_report_after(struct fibers *fibers, uint64_t timeout_ns, bool gi
  * other in a way that can never end, and a lack of stacks, end the process with a sentence. */
 int iso_fibers_run(struct fibers *fibers, const struct fiber_grid *grid);
 
+/* Which thread of a kernel the calling OS thread runs, for a handler of signals. False: none. */
+struct fiber_place {
+    unsigned block, thread;
+    bool is_behind_stack; /* addr is just below a stack: it was full */
+    size_t stack_bytes;
+};
+bool iso_fibers_at(const void *addr, struct fiber_place *place);
+
 #endif

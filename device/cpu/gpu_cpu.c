@@ -7,6 +7,7 @@
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
 #include "../../bootstrap/memory_file.h"
+#include "cpu_fault.h"
 #include "cpu_stream.h"
 #include "fiber.h"
 
@@ -154,6 +155,7 @@ int iso_gpu_open(struct gpu **result, int local_rank, const char *choice, char *
         goto fail;
     gpu->order = order;
     pthread_mutex_init(&gpu->lock, NULL);
+    iso_cpu_faults_watch();
     struct gpu_info *info = &gpu->info;
     info->flavour = "cpu";
     info->lock_calls = "";
@@ -195,6 +197,7 @@ void iso_gpu_close(struct gpu *gpu)
         log_debug("the CPU device is closed with %zu bytes at %p still in use", area->len, (void *)area->base);
         area_unmap(area);
     }
+    iso_cpu_faults_leave();
     pthread_mutex_destroy(&gpu->lock);
     free(gpu);
 }

@@ -250,6 +250,43 @@ static int wrong_signal_op(void) { return give(ARG_SIGNAL_OP); }
 static int wrong_stride(void) { return give(ARG_STRIDE); }
 static int wrong_epoch(void) { return give(ARG_EPOCH); }
 
+/* Memory that is not there, by thread 3 of block 1: the program ends by a signal. */
+enum { FAULT_BEYOND, FAULT_LOAD, FAULT_NO_ADDRESS, FAULT_STACK };
+
+static int fill_stack(volatile char *above, int depth)
+{
+    volatile char room[2000];
+    room[0] = (char)(above[0] + 1);
+    return depth == 0 ? room[0] : fill_stack(room, depth - 1) + room[0];
+}
+
+SHMEMD_KERNEL(touch_nothing, struct pe_args, a)
+{
+    const volatile uint64_t *pages = (const uint64_t *)(uintptr_t)(a.call == FAULT_LOAD ? 64 : 0x7777777777777770);
+    volatile char first[1] = {0};
+    if (shmemd_block_index() != 1 || shmemd_thread_index() != 3)
+        return;
+    if (a.call == FAULT_BEYOND)
+        shmemd_uint64_p(a.h, a.word + (1 << 25), 1, a.pe);
+    else
+        a.word[0] = a.call == FAULT_STACK ? (uint64_t)fill_stack(first, 1000) : pages[0];
+}
+static int touch(int call)
+{
+    struct pe_args a;
+    memset(&a, 0, sizeof(a));
+    a.word = word;
+    a.call = call;
+    if (shmemx_device_handle(SHMEM_TEAM_WORLD, 0, &a.h) != 0)
+        return 0;
+    DEVICE_LAUNCH(touch_nothing, 2, THREADS, a, NULL);
+    return shmemx_stream_synchronize(NULL) == 0 ? 0 : 1;
+}
+static int fault_beyond(void) { return touch(FAULT_BEYOND); }
+static int fault_load(void) { return touch(FAULT_LOAD); }
+static int fault_no_address(void) { return touch(FAULT_NO_ADDRESS); }
+static int fault_stack(void) { return touch(FAULT_STACK); }
+
 /* The sizes of a kernel's struct and of what is launched with it. */
 static int launch_of(size_t bytes)
 {
@@ -295,6 +332,10 @@ static int launch_long(void) { return launch_of(sizeof(struct pe_args) + 8); }
     X(wrong_signal_op, WITH_DEVICE, true)  \
     X(wrong_stride, WITH_DEVICE, true)     \
     X(wrong_epoch, WITH_DEVICE, true)      \
+    X(fault_beyond, WITH_DEVICE, true)     \
+    X(fault_load, WITH_DEVICE, true)       \
+    X(fault_no_address, WITH_DEVICE, true) \
+    X(fault_stack, WITH_DEVICE, true)      \
     X(launch_short, WITH_DEVICE, false)    \
     X(launch_long, WITH_DEVICE, false)
 

@@ -40,6 +40,10 @@ wrong $any wrong_cmp_of_set shmemd_uint64_wait_until_any "$thread" 'cmp is 0' 'S
 wrong $any wrong_signal_op shmemd_signal_op "$thread" 'sig_op is 3' 'SHMEM_SIGNAL_ADD \(2\)'
 wrong $any wrong_stride shmemd_uint64_iput "$thread" 'sst is 0' '1 or more'
 wrong $any wrong_epoch shmemd_put_packet "$thread" 'epoch is 0' '1 or more'
+wrong $any fault_beyond "a kernel: $thread" 'address 0x' 'no memory' 'beyond all objects'
+wrong $any fault_load "a kernel: $thread" 'address 0x40\b' 'no memory'
+wrong $any fault_no_address "a kernel: $thread" 'none that memory can have'
+wrong $any fault_stack "a kernel: $thread" 'more than its [0-9]+ bytes of stack' SHMEMD_SHARED
 wrong $any launch_short shmemx_launch 'args_bytes' '\b64\b' 'struct' '\b80\b'
 wrong $any launch_long shmemx_launch 'args_bytes' '\b88\b' 'struct' '\b80\b'
 
