@@ -54,7 +54,8 @@ enum isod_call {
 /* Reasons of a record of misuse: X(id, sentence with `expected` and `seen` of the record). */
 #define ISOD_MISUSES(X)                                                                                                \
     X(LANES,                                                                                                           \
-      "lanes are below %llu (SHMEM_DEVICE_BLOCKS); the lane of this call, its block number or shmemd_lane's, is %llu") \
+      "lanes are below %llu (SHMEM_DEVICE_BLOCKS); the lane of this call, its block number or shmemd_lane's, is %llu " \
+      "(32766: or more)")                                                                                              \
     X(USERS, "%llu other blocks may be in a collective of this lane, team and slot at once, there were %llu: "         \
              "kernels that run at the same time need different slots, blocks of a kernel different lanes")             \
     X(ROOT, "PE numbers of the team are below %llu, the root is %llu")                                                 \

@@ -54,11 +54,6 @@ struct handles {
     struct handle *lists[HANDLE_LISTS]; /* by team and slot; device->lock */
 };
 
-static struct handle **handle_list_of(struct handles *t, const struct team *team, int slot)
-{
-    return &t->lists[(unsigned)(iso_handle_team_number(team) + 61 * slot) % HANDLE_LISTS];
-}
-
 /* ---- the image of the world ---- */
 
 /* A piece of a buffer whose ends share their pages: a range may begin in one piece and end in the next, which no single
@@ -386,7 +381,7 @@ static struct handle *create_handle(const struct team *team, int slot)
 /* The one that there is; else `h` is added where it is not NULL. */
 static struct handle *find_or_add_handle(struct device *d, const struct team *team, int slot, struct handle *h)
 {
-    struct handle **list = handle_list_of(d->handles, team, slot);
+    struct handle **list = &d->handles->lists[(unsigned)(iso_handle_team_number(team) + 61 * slot) % HANDLE_LISTS];
     pthread_mutex_lock(&d->lock);
     struct handle *found = *list;
     while (found != NULL && (found->team != team || found->slot != slot))

@@ -84,14 +84,6 @@ struct network_key iso_network_ask_key(struct network *n, int pe, uint64_t addr)
     return n->lost ? none : info.key;
 }
 
-static void answer_key(struct network *n, int pe, struct network_key_info *info)
-{
-    const void *addr = (const void *)(uintptr_t)info->addr;
-    const struct segment *s = iso_segment_of(addr, 1);
-    info->limit = iso_range_locked_limit();
-    info->error = s != NULL ? n->port->make_key(pe, s, addr, &info->key) : -EFAULT;
-}
-
 void iso_network_answer(struct network *n, int pe, const void *request, void *answer)
 {
     struct network_key_info info;
@@ -101,7 +93,10 @@ void iso_network_answer(struct network *n, int pe, const void *request, void *an
     head.type = info.type;
     if (n != NULL && iso_network_lock_unless_failed(n)) {
         if (!n->lost && info.type == NETWORK_KEY) {
-            answer_key(n, pe, &info);
+            const void *addr = (const void *)(uintptr_t)info.addr;
+            const struct segment *s = iso_segment_of(addr, 1);
+            info.limit = iso_range_locked_limit();
+            info.error = s != NULL ? n->port->make_key(pe, s, addr, &info.key) : -EFAULT;
             memcpy(answer, &info, sizeof info);
             head.error = info.error;
         } else {
