@@ -137,6 +137,26 @@ static int read_stranger(struct uid_job *job, struct arrivals *a, int i)
     return rc;
 }
 
+/* Of a frame that the PE has sent: 0, or -errno for the caller to explain, or -ECONNABORTED after a sentence. */
+static int check_head(struct uid_job *job, int rank, const struct frame *frame, size_t len)
+{
+    char sentence[UID_SENTENCE_BYTES];
+    if (frame->kind == UID_DATA && frame->number == job->calls && frame->len == len)
+        return 0;
+    if (frame->kind == UID_DATA)
+        return iso_uid_job_fail(job, NULL,
+                                "pe %d sent %u bytes in call %u where pe 0 sent %zu in call %u: the PEs make different "
+                                "calls",
+                                rank, frame->len, frame->number, len, job->calls);
+    if (frame->kind != UID_FAIL)
+        return -EPROTO;
+    int rc = iso_uid_job_read_sentence(&job->sockets[rank], frame, sentence, iso_deadline_in(sentence_s));
+    if (rc == -EBADMSG || rc == -EPROTO)
+        return rc;
+    return iso_uid_job_fail(job, NULL, "pe %d has ended the job: %.*s", rank, UID_SENTENCE_BYTES - 64,
+                            rc == 0 ? sentence : "it gave no reason");
+}
+
 /* polls: [0] the listener, then the strangers, then the sockets of ranks 1 .. (fd -1 is ignored by poll). */
 static int receive_once(struct uid_job *job, struct arrivals *a, struct pollfd *polls)
 {
@@ -155,9 +175,15 @@ static int receive_once(struct uid_job *job, struct arrivals *a, struct pollfd *
     if (ready <= 0)
         return 0;
     int rc = 0;
-    for (int r = 1; r < job->size && rc == 0; r++)
-        if (polls[strangers + r].revents)
+    for (int r = 1; r < job->size && rc == 0; r++) {
+        struct frame frame;
+        if (!polls[strangers + r].revents)
+            continue;
+        if (iso_frame_head(&job->sockets[r], &frame) == 1 && frame.kind == UID_FAIL)
+            rc = check_head(job, r, &frame, 0); /* it has said why */
+        if (!job->broken)
             rc = iso_uid_job_fail(job, NULL, "pe %d has ended before all %d PEs had arrived", r, job->size);
+    }
     for (int i = strangers; i-- > 0 && rc == 0;) /* from the last, since each may be removed */
         if (polls[1 + i].revents)
             rc = read_stranger(job, a, i);
@@ -267,26 +293,6 @@ void iso_uid_hub_refuse(const struct uid *uid, int size, const char *sentence)
 }
 
 /* ---- collective calls ---- */
-
-/* 0, or -errno for read_block to explain, or -ECONNABORTED after a sentence. */
-static int check_head(struct uid_job *job, int rank, const struct frame *frame, size_t len)
-{
-    char sentence[UID_SENTENCE_BYTES];
-    if (frame->kind == UID_DATA && frame->number == job->calls && frame->len == len)
-        return 0;
-    if (frame->kind == UID_DATA)
-        return iso_uid_job_fail(job, NULL,
-                                "pe %d sent %u bytes in call %u where pe 0 sent %zu in call %u: the PEs make different "
-                                "calls",
-                                rank, frame->len, frame->number, len, job->calls);
-    if (frame->kind != UID_FAIL)
-        return -EPROTO;
-    int rc = iso_uid_job_read_sentence(&job->sockets[rank], frame, sentence, iso_deadline_in(sentence_s));
-    if (rc == -EBADMSG || rc == -EPROTO)
-        return rc;
-    return iso_uid_job_fail(job, NULL, "pe %d has ended the job: %.*s", rank, UID_SENTENCE_BYTES - 64,
-                            rc == 0 ? sentence : "it gave no reason");
-}
 
 /* Reads what has arrived of the frame of `rank`, the payload to its place in `all`. */
 static int read_block(struct uid_job *job, int rank, size_t len, unsigned char *all)

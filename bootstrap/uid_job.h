@@ -26,7 +26,7 @@ struct uid_job {
     int size;
     double timeout_s;
     uint32_t calls;               /* collective calls so far, equal on all ranks */
-    int64_t arrival_deadline;     /* hub: of the PEs and their first blocks, which members wait for as one */
+    int64_t arrival_deadline;     /* hub: of all PEs and their first blocks together */
     bool broken;                  /* a call has failed; all later ones do */
     int n_sockets;                /* hub: size; else 1 */
     struct frame_socket *sockets; /* hub: by rank, [0] unused; else [0] leads to the hub. All have shaken hands */

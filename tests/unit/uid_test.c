@@ -477,7 +477,7 @@ static void test_no_hub(void)
     }
 }
 
-/* What a PE in place of rank 1 does after all are in; the job must end at once, naming it. */
+/* What a PE in place of rank 1 does after its handshake; the job must end at once, naming it. */
 enum deed {
     DEED_CLOSE,
     DEED_HALF,
@@ -513,21 +513,25 @@ static void test_deeds(void)
 {
     static const struct {
         enum deed deed;
+        int size; /* 4: pe 3 never comes */
         const char *sentence;
-    } cases[] = {{DEED_CLOSE, "pe 1 has ended"},
-                 {DEED_HALF, "pe 1 has ended"},
-                 {DEED_NOISE, "pe 1 sent bytes that are not a message"},
-                 {DEED_SENTENCE, "pe 1 has ended the job: I give up"},
-                 {DEED_OTHER_CALL, "pe 1 sent 0 bytes in call 2 where pe 0 sent 0 in call 1"},
-                 {DEED_OTHER_LEN, "pe 1 sent 1000 bytes in call 1 where pe 0 sent 0 in call 1"},
-                 {DEED_ALTERED, "a message of pe 1 is not from it, or was altered"},
-                 {DEED_SILENT, "pe 1 missing"},
-                 {DEED_LATER, "pe 1 has ended"}};
+    } cases[] = {{DEED_CLOSE, 3, "pe 1 has ended"},
+                 {DEED_HALF, 3, "pe 1 has ended"},
+                 {DEED_NOISE, 3, "pe 1 sent bytes that are not a message"},
+                 {DEED_SENTENCE, 3, "pe 1 has ended the job: I give up"},
+                 {DEED_OTHER_CALL, 3, "pe 1 sent 0 bytes in call 2 where pe 0 sent 0 in call 1"},
+                 {DEED_OTHER_LEN, 3, "pe 1 sent 1000 bytes in call 1 where pe 0 sent 0 in call 1"},
+                 {DEED_ALTERED, 3, "a message of pe 1 is not from it, or was altered"},
+                 {DEED_SILENT, 3, "pe 1 missing"},
+                 {DEED_LATER, 3, "pe 1 has ended"},
+                 {DEED_CLOSE, 4, "pe 1 has ended before all 4 PEs had arrived"},
+                 {DEED_HALF, 4, "pe 1 has ended before all 4 PEs had arrived"},
+                 {DEED_SENTENCE, 4, "pe 1 has ended the job: I give up"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct pe pes[3];
         unsigned char id[ISO_UID_BYTES];
         CHECK_EQ(iso_boot_uid_create(id), 0);
-        set_pes(pes, 0, 3, 3, id);
+        set_pes(pes, 0, 3, cases[i].size, id);
         pes[1] = pes[2];
         __atomic_store_n(&handshakes_done, 0, __ATOMIC_RELAXED); /* no thread is there yet */
         if (cases[i].deed == DEED_SILENT)
@@ -537,13 +541,15 @@ static void test_deeds(void)
         catch_start();
         double start = now_s();
         begin_pes(pes, 2);
-        struct end end = say_hello(id, 1, 3, ISO_PROTOCOL, ISO_VERSION);
+        struct end end = say_hello(id, 1, (uint32_t)cases[i].size, ISO_PROTOCOL, ISO_VERSION);
         await_handshakes(4); /* of two members, at both ends */
         do_deed(&end, cases[i].deed);
+        if (cases[i].size == 4)
+            shutdown(end.socket.fd, SHUT_WR);
         join_pes(pes, 2);
         close(end.socket.fd);
         const char *text = catch_end();
-        CHECK(pes[0].opened == 0 && pes[1].opened == 0);
+        CHECK((pes[0].opened == 0) == (cases[i].size == 3) && pes[1].opened == 0);
         check_all_failed(pes, 2);
         check_said(text, cases[i].sentence, 2);
         CHECK(now_s() - start < 15); /* of 20 */
