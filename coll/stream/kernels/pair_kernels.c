@@ -202,8 +202,11 @@ PRIM_FN enum pair_progress pair_receive_message(shmemd_t h, struct pair_part *p,
     if (p->number == 0 && p->parts > 1 && number != p->pair->messages) { /* the first of a launch follows all others */
         bool late = false;
         if (prim_is_first(prim_group_block()))
-            for (uint32_t i = 1; i < p->parts; i++)
-                late = prim_peek_u64(&p->pair->own[i].read) < number || late;
+            for (uint32_t i = 1; i < p->parts && !late; i++) {
+                p->seen = prim_peek_u64(&p->pair->own[i].read);
+                p->expected = number;
+                late = p->seen < number;
+            }
         if (prim_sync_or(prim_group_block(), late))
             return PAIR_BLOCKED;
     }

@@ -55,6 +55,7 @@ struct isod_pair {
     struct {
         uint64_t count, begun, message, lane, read;
     } own[ISOD_PAIR_LANES];
+    uint64_t spare[8]; /* stages begin on a line */
 };
 
 /* A header carries its number (1 + messages before it, low 32 bits) as an LL word does, so fresh memory is none. */
