@@ -221,7 +221,8 @@ int shmemx_team_mask_deaths(shmem_team_t team, int masks);
  * changes in a team that is broken already. Returns 0; or nonzero, with nothing done and nothing printed, the sentence
  * in shmemx_error_text: team is not a team of this PE, or is SHMEM_TEAM_WORLD or SHMEM_TEAM_SHARED, or has one member;
  * why is a null pointer; the mode is not SHMEMX_ERRORS_RETURN; or sends or receives of the team on streams were in one
- * batch with those of another team, or began in a capture. shmemx_break is for these. */
+ * batch with those of another team, or began in a capture. shmemx_break is for these. (Where another thread enqueues
+ * such a batch during the call, the result is nonzero, too, and the team is broken, but for that batch.) */
 int shmemx_team_break(shmem_team_t team, const char *why);
 
 /* ---- devices: a GPU, or the CPU as a device (the build's flavour decides) ----
@@ -266,7 +267,7 @@ void shmemx_free(void *ptr);
  * and of stages. All addresses, handles, streams and captured graphs stay.
  *   keep 1   contents of device objects lie in host memory meanwhile; objects of the host stay as they are
  *   keep 0   contents of objects are lost, except those that shmemx_keep has marked
- * First waits for the work in all streams of this PE. What goes is no longer locked (mlock). Until shmemx_resume
+ * First waits for the work in all streams of this PE. Pages that are given back are no longer locked (mlock). Until shmemx_resume
  *   - calls that need the device return errors, and no kernel, graph or copy of the program may touch device memory of
  *     the library
  *   - calls with a lent symmetric object of the host, as remote end or in a collective, end as those with other wrong

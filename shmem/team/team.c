@@ -461,14 +461,14 @@ int pshmemx_team_break(shmem_team_t handle, const char *why)
         wrong = "team is SHMEM_TEAM_WORLD, SHMEM_TEAM_SHARED or has one member; shmemx_break breaks the job";
     else if (team->slot.central == NULL && team->slot.nodes == NULL)
         wrong = "the members of the team do not reach each other by pointers; shmemx_break breaks the job";
-    else if (ISO->coll->streams.has_joint_pairs(team))
+    else if (!iso_slot_is_broken(&team->slot) && ISO->coll->streams.has_joint_pairs(team))
         wrong = joint;
-    if (wrong == NULL && !iso_slot_is_broken(&team->slot))
+    bool breaks = wrong == NULL && !iso_slot_is_broken(&team->slot);
+    if (breaks)
         iso_slot_break(&team->slot, why);
     if (wrong == NULL && ISO->above.tell_kernels != NULL)
         ISO->above.tell_kernels(team);
-    __atomic_thread_fence(__ATOMIC_SEQ_CST); /* pairs with that of choose_handle */
-    if (wrong == NULL && ISO->coll->streams.has_joint_pairs(team)) /* another thread has enqueued them meanwhile */
+    if (breaks && ISO->coll->streams.has_joint_pairs(team)) /* another thread has enqueued them meanwhile */
         wrong = joint;
     if (wrong != NULL)
         iso_log_elsewhere("%s: %s", call, wrong);

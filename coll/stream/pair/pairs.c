@@ -30,7 +30,7 @@ struct pair {
     size_t bytes;
     gpu_stream last[2]; /* as of a slot */
     shmemd_t h;         /* of its team, ... */
-    bool is_joint;      /* ... or, from now on, the local one. Atomic, relaxed: it stands for itself */
+    bool is_joint;      /* ... or, from now on, the local one; device->lock */
 };
 
 struct pairs {
@@ -146,6 +146,7 @@ static struct pair *make_pairs(struct device *d, const struct pair_call *c, cons
     return pair;
 }
 _Static_assert((int)ISOD_PAIR_ENTRIES == 32, "they are bits of a word");
+_Static_assert(sizeof(struct isod_pair) % ISOD_PAIR_UNIT == 0, "stages begin on a line");
 
 /* The lock is held. */
 static struct pair *find_pair(struct device *d, const struct pair *like)
@@ -202,7 +203,7 @@ bool iso_pairs_are_joint(const struct team *team)
         return false;
     pthread_mutex_lock(&d->lock);
     for (const struct pair *at = pairs_of(d)->list; at != NULL; at = at->next)
-        joint = joint || (at->team == team && __atomic_load_n(&at->is_joint, __ATOMIC_RELAXED));
+        joint = joint || (at->team == team && at->is_joint);
     pthread_mutex_unlock(&d->lock);
     return joint;
 }
@@ -455,20 +456,23 @@ static int prepare(struct device *d, const struct pair_call *const *calls, struc
     return 0;
 }
 
-/* What ends the launch: its team, or what ends all that no team has. 0, or -errno after a sentence. */
-static int choose_handle(const struct pair_call *const *calls, struct pair *const *pairs, size_t n, shmemd_t *h)
+/* The launch ends with its team, or by the local handle with the job. 0, or -errno after a sentence. shmemx_team_break
+ * looks at is_joint behind its break: so either it sees this launch, or the launch sees the break. */
+static int choose_handle(struct device *d, const struct pair_call *const *calls, struct pair *const *pairs, size_t n,
+                         shmemd_t *h)
 {
     bool joint = false;
+    size_t broken = n;
+    pthread_mutex_lock(&d->lock);
     for (size_t i = 0; i < n; i++)
-        joint = joint || pairs[i]->team != pairs[0]->team || __atomic_load_n(&pairs[i]->is_joint, __ATOMIC_RELAXED);
+        joint = joint || pairs[i]->team != pairs[0]->team || pairs[i]->is_joint;
     for (size_t i = 0; i < n && joint; i++)
-        __atomic_store_n(&pairs[i]->is_joint, true, __ATOMIC_RELAXED);
-    __atomic_thread_fence(__ATOMIC_SEQ_CST); /* pairs with that of shmemx_team_break: one of the two sees the other */
-    for (size_t i = 0; i < n && joint; i++)
-        if (iso_slot_is_broken(&pairs[i]->team->slot))
-            return iso_slot_refuse(&pairs[i]->team->slot, name_of(calls[i]));
+        broken = iso_slot_is_broken(&pairs[i]->team->slot) ? i : broken;
+    for (size_t i = 0; i < n && broken == n; i++)
+        pairs[i]->is_joint = joint;
+    pthread_mutex_unlock(&d->lock);
     *h = joint ? iso_handle_local() : pairs[0]->h;
-    return 0;
+    return broken == n ? 0 : iso_slot_refuse(&pairs[broken]->team->slot, name_of(calls[broken]));
 }
 
 /* Those of the first call's stream, which then leave the list: how many are left, or -1 after a sentence. */
@@ -496,7 +500,7 @@ static int launch_first(struct device *d, const struct pair_call **calls, struct
     }
     memset(&args, 0, sizeof args);
     fill_messages(&args, of_stream, their, here);
-    if (choose_handle(of_stream, their, here, &args.h) != 0)
+    if (choose_handle(d, of_stream, their, here, &args.h) != 0)
         return -1;
     return launch(d, of_stream, &args, here) == 0 ? left : -1;
 }
