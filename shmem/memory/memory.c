@@ -227,7 +227,8 @@ void iso_memory_allow(const struct segment *segment, size_t from, size_t to)
     if (to <= from || mprotect(segment->base + from, to - from, PROT_READ | PROT_WRITE) == 0)
         return;
     /* No room for more mappings. Access to all objects makes them fewer; loads of lent ones then see zeros. */
-    to = iso_alloc_top(iso_segment_objects(segment, &front)) + front;
+    struct alloc *objects = iso_segment_objects(segment, &front);
+    to = front + iso_alloc_top(objects);
     front &= ~(page - 1);
     if (mprotect(segment->base + front, to - front, PROT_READ | PROT_WRITE) != 0)
         iso_fatal("isomer", "%zu bytes of the heap that were lent back cannot be accessed again: %s", to - front,
