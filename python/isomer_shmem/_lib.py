@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Finds and loads libisomer.so and declares its structs and calls.
 
-load() does it once, when the first group is made. The import of this file loads nothing, that of the package calls
-load_early(). Each struct is compared with the library's own size, so a library of another version is refused with a
-sentence instead of being called wrongly.
+The import of the package calls load_early(). The first load() behind it takes that library, or another one where
+ISOMER_LIB has changed since. Each struct is compared with the library's own size, so a library of another version is
+refused with a sentence instead of being called wrongly.
 """
 import contextlib
 import ctypes
@@ -168,7 +168,7 @@ CALLS = {
 }
 
 _library = None
-_named_early = None  # what ISOMER_LIB was when the library was loaded that no one has asked for yet
+_named_early = None  # what ISOMER_LIB was at load_early, until the first load() behind it
 
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib")  # of the wheel
@@ -220,7 +220,7 @@ def load_early():
     """At the import, as torch's own backends come with torch. What is wrong or missing is told by the first load()."""
     global _named_early
     with contextlib.suppress(IsomerError, UserWarning), warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.filterwarnings("error", "isomer: this package has no library", UserWarning)
         load()
         if _flavour_of_torch() == "cpu":  # else the answer starts the GPU, which a child that is forked could not use
             flavour()

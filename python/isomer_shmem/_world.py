@@ -220,15 +220,16 @@ class World:
     def _end_wait(self, error):
         """Ends the group of which a kernel has waited longer than it allows, or the job, where the wait belongs to no
         group."""
-        waited, whom = error.waited_seconds, f" for pe {error.pe}" if error.pe >= 0 else ""
+        waited, pe = error.waited_seconds, f" for pe {error.pe}" if error.pe >= 0 else ""
         lease = next((each for each in list(self.alive)  # other threads change them, and a lease's team
                       if (team := each.team) and team.value == error.team), None)
-        is_wrong = error.gave_up == 2 or (error.gave_up and lease is None)  # else a member has broken the team
+        # A wait that gave up for no team, or the job's: else a member has broken the team, which may have ended here.
+        is_wrong = error.gave_up == 2 or (error.gave_up and error.team in (None, TEAM_WORLD))
         if self.is_broken():
             self.abort(self.last_error())
         elif is_wrong or waited >= self.limits.get(lease, self.seconds):
             (lease or self).abort_here(
-                self.in_words(f"{error.call.decode(errors='replace')} has waited {waited:.1f} s{whom}") +
+                self.in_words(f"{error.call.decode(errors='replace')} has waited {waited:.1f} s{pe}") +
                 (" and given up" if error.gave_up else f", the timeout of {'its group' if lease else 'the job'},"))
 
     def abort_here(self, reason):

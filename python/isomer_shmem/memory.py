@@ -382,12 +382,13 @@ def signal(word, value=1, rank=None, add=False):
 
 
 def wait(word, value=1, compare=">=", timeout=None):
-    """Waits until this rank's own signal compares with value; returns it. timeout in seconds; None: the group's. For a
-    signal on a GPU, the current stream waits; nothing is returned, and timeout is not looked at: a wait that lasts
-    longer than the timeout with which the first group was made ends the job."""
+    """Waits until this rank's own signal compares with value; returns it. timeout in seconds; None: the group's, of
+    local memory that of the first group. For a signal on a GPU, the current stream waits; nothing is returned, and
+    timeout is not looked at: a wait that lasts longer than the timeout with which the first group was made ends the
+    job."""
     block, value = block_of(_word(word, "wait")), _bits(value, "wait")
     if _is_on_stream(block):
-        (block.group or group_of(None)).lease.check_alive()
+        (block.world if block.group is None else block.group.lease).check_alive()
         block.world.check(block.world.lib.shmemx_signal_wait_until_on_stream(word.data_ptr(), CMP[compare], value,
                                                                                _current(block.world)))
         return None
@@ -395,9 +396,11 @@ def wait(word, value=1, compare=">=", timeout=None):
 
 
 def _wait_on_host(block, word, value, compare, timeout):
-    group, fetch = block.group or group_of(None), block.world.lib.shmem_signal_fetch
+    group, fetch = block.group, block.world.lib.shmem_signal_fetch  # local memory belongs to the job
     address, holds = word.data_ptr(), COMPARE[compare]
-    end = time.monotonic() + (group.timeout_seconds() if timeout is None else timeout)
+    if timeout is None:
+        timeout = block.world.seconds if group is None else group.timeout_seconds()
+    end = time.monotonic() + timeout
     polls = 0
     while True:
         seen = fetch(address)
@@ -406,7 +409,7 @@ def _wait_on_host(block, word, value, compare, timeout):
         polls += 1
         if polls > SPINS:
             time.sleep(0 if polls < 50 * SPINS else 0.0005)
-            group.lease.check_alive()
+            (block.world if group is None else group.lease).check_alive()
             if time.monotonic() > end:
                 raise IsomerError(f"wait: the signal is {seen}, not {compare} {value}, at the end of its time")
 

@@ -72,11 +72,15 @@ def test_enums_are_those_of_the_header():
             assert getattr(_lib, name.removeprefix("SHMEMX_")) == value, name
 
 
-def test_import_starts_nothing():
-    program = ("import os, threading, isomer_shmem\n"
-               "assert threading.active_count() == 1\n"
-               "assert 'isomer-heap' not in open('/proc/self/maps').read()\n")
-    subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, "PYTHONPATH": FOLDER}, timeout=120)
+def test_import_loads_and_starts_nothing():
+    program = ("import os, torch\n"
+               "threads = os.listdir('/proc/self/task')\n"
+               "import isomer_shmem\n"
+               "assert os.listdir('/proc/self/task') == threads\n"
+               "maps = open('/proc/self/maps').read()\n"
+               "assert os.path.realpath(isomer_shmem._lib.chosen()) in maps and 'isomer-heap' not in maps\n")
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120,
+                   env={**os.environ, "PYTHONPATH": FOLDER, "ISOMER_LIB": _lib.load()._name})
 
 
 def test_the_first_load_looks_again():

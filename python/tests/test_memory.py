@@ -392,6 +392,21 @@ def test_ends_of_waits_and_handles(ranks):
     ranks(2, waits_end)
 
 
+def waits_alone():
+    """A wait for a word of local memory is no call of the other ranks, whatever the default group is."""
+    group = dist.new_group([0, 1], backend="isomer")
+    if dist.get_rank() == 0:
+        word = iso.empty(1, dtype=torch.int64, group=group, local=True).zero_()
+        with pytest.raises(iso.IsomerError, match="the signal is 0, not >= 1"):
+            iso.wait(word, 1, timeout=0.3)
+    dist.barrier()
+    dist.destroy_process_group(group)
+
+
+def test_a_wait_for_local_memory_is_of_one_rank(ranks):
+    ranks(2, waits_alone, backend="gloo")
+
+
 def left_over():
     tensor = iso.zeros(4)
     with pytest.warns(UserWarning, match="1 symmetric tensors are alive"):

@@ -591,7 +591,7 @@ def start_ranks(body, size):
 
 
 def outputs_of(processes, seconds):
-    """What they have printed. Those that last longer are killed, so an error of one is seen where the others wait."""
+    """Of each process. One that lasts longer is killed, so that the error of another one is seen."""
     limit = threading.Timer(seconds, lambda: [process.kill() for process in processes])
     limit.start()
     try:
