@@ -89,7 +89,7 @@ job() {
     [ $took_ms -lt $((limit * 1000)) ] || fail "hangs: $* (ended by the time limit of $limit s)"
 }
 
-# interrupted COUNT PATTERN COMMAND...: `job` that gets Ctrl-C as soon as COUNT lines of its out match.
+# interrupted COUNT PATTERN COMMAND...: `job` that gets SIGINT as soon as COUNT lines of its out match.
 interrupted() {
     job 30 bash -c 'out=$1 count=$2 pattern=$3; shift 3
         env --default-signal=INT "$@" &
