@@ -11,6 +11,7 @@ if(GPU STREQUAL "hip")
 endif()
 set(ISO_BITCODE_FILES)
 if(NOT ISO_BITCODE OR NOT ISO_SANITIZE STREQUAL "none")
+  add_custom_target(isomer_bitcode)
   return()
 endif()
 

@@ -472,7 +472,7 @@ PRIM_FN uint64_t isod_ring_get_word(shmemd_t h, const void *source, uint32_t byt
 
 /* By the calling thread. The signal comes after all earlier operations of this block on the ring, and after data of the
  * threads with which this thread has synchronised (prim_gather_stores). Not by isod_ring_do: the flags of barriers come
- * this way, at the end of long chains of calls, and a signal holds less. */
+ * this way, at the end of long chains of calls, and a signal takes fewer registers. */
 PRIM_COLD_FN void isod_ring_signal(struct isod_team *team, uint64_t *sig, uint64_t value, int op, int32_t pe)
 {
     struct isod_post e = isod_ring_order(ISOD_RING_SIGNAL, sig, pe);

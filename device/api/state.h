@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The structures that a handle points to: the host lays them out and kernels read them, in device memory or pinned host
  * memory. The same bytes for every compiler: fixed-size members, no enum, no bool, pointers of 8 bytes. Invariant: only
- * lanes, grid, status and the rings change while a kernel runs; the host changes the rest only between kernels.
+ * lanes, grid, status, the rings, and of a team `ended`, `masks` and `deadline_ns` change while a kernel runs; the host
+ * changes the rest only between kernels.
  * Includes: prim.h. Used by shmem/ (which writes them), device/ and coll/ kernels. */
 #ifndef ISO_STATE_H
 #define ISO_STATE_H

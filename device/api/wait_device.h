@@ -95,7 +95,7 @@ PRIM_FN uint64_t isod_peek(struct isod_until u)
     return prim_peek_u64((const uint64_t *)u.addr);
 }
 
-/* Sticky; pairs with the store of isod_wait_look. */
+/* Sticky; pairs with the store of isod_handle_give_up. */
 PRIM_FN bool isod_is_dead(shmemd_t h) { return prim_load_lazy_u64(&h.team->status) == ISOD_STATUS_GAVE_UP; }
 
 /* The place of a record, or ISOD_NO_RECORD: the host has not taken the earlier ones yet. */
@@ -190,12 +190,14 @@ PRIM_FN int isod_status(struct isod_team *team)
 
 /* State of one wait, in registers of the waiting thread: its address is never taken, which would put it into memory. */
 struct isod_waiting {
-    uint64_t since; /* when it has first looked at the clock, in ns but for the lowest byte; 0: not yet. In that byte,
-                     * bit 0: has left a record; bit 1: has given up; above: how often it was traced */
+    uint64_t since; /* when it has first looked at the clock, in ns but for the lowest byte; 0: not yet */
     uint32_t polls;
 };
+#define ISOD_SINCE_TOLD 1u    /* has left a record */
+#define ISOD_SINCE_GAVE_UP 2u /* in each later look, too */
+#define ISOD_SINCE_TRACED 4u  /* times that it was traced: to the end of the byte */
 #define ISOD_SINCE_TIME (~(uint64_t)0xff)
-PRIM_FN bool isod_has_given_up(struct isod_waiting w) { return (w.since & 2) != 0; }
+PRIM_FN bool isod_has_given_up(struct isod_waiting w) { return (w.since & ISOD_SINCE_GAVE_UP) != 0; }
 
 /* isod_look_at is in every kernel that waits, at the end of a chain of calls whose registers add up. So it gets no more
  * than it decides by, and begins a record whose other fields its caller stores. */
@@ -211,18 +213,18 @@ PRIM_COLD_FN struct isod_looked isod_look_at(struct isod_team *team, uint64_t si
      * death that the team masks only collectives tell, which cannot go on. */
     if (stop && (prim_load_relaxed_u64(&team->status) != ISOD_STATUS_GOOD ||
                  (isod_outlives(team) && !isod_is_collective(who)))) {
-        l.since |= 2;
+        l.since |= ISOD_SINCE_GAVE_UP;
         return l;
     }
-    uint64_t waited = prim_clock_ns() & ISOD_SINCE_TIME;
+    uint64_t now = prim_clock_ns() & ISOD_SINCE_TIME;
     uint64_t own = prim_load_lazy_u64(&team->deadline_ns), deadline = own != 0 ? own : team->world->deadline_ns;
     if (since == 0)
-        since = l.since = waited;
-    waited -= since & ISOD_SINCE_TIME;
-    bool late = deadline != 0 && waited > deadline && (since & 3) == 0;
-    if (!stop && !late && waited >> (since >> 2 & 63) <= team->world->trace_ns - 1) /* of 0: all */
+        since = l.since = now;
+    uint64_t waited = now - (since & ISOD_SINCE_TIME);
+    bool late = deadline != 0 && waited > deadline && (since & (ISOD_SINCE_TOLD | ISOD_SINCE_GAVE_UP)) == 0;
+    if (!stop && !late && waited >> (since / ISOD_SINCE_TRACED & 63) <= team->world->trace_ns - 1) /* of 0: all */
         return l;
-    l.since = stop ? since | 2 : late ? since | 1 : since + 4;
+    l.since = stop ? since | ISOD_SINCE_GAVE_UP : late ? since | ISOD_SINCE_TOLD : since + ISOD_SINCE_TRACED;
     if (stop)
         isod_handle_give_up(team);
     struct isod_record *r = isod_record_begin(team, who, waited);

@@ -125,7 +125,7 @@ static void run_cpu_kernel(struct cpu_stream *s, const struct gpu_launch *launch
                               .blocks = (unsigned)iso_gpu_count(launch->grid),
                               .threads = (unsigned)iso_gpu_count(launch->block),
                               .wave = s->order.wave,
-                              .seed = s->order.seed * (2 * s->n_kernels++ + 1), /* not 0 but of 0 */
+                              .seed = s->order.seed * (2 * s->n_kernels++ + 1), /* 0 only where the seed is */
                               .grid_dim = {launch->grid.x, launch->grid.y},
                               .block_dim = {launch->block.x, launch->block.y},
                               .shared_bytes = launch->shared_bytes};

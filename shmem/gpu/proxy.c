@@ -309,6 +309,11 @@ static const char *call_name(uint32_t call)
     return call < ISOD_CALL_COUNT ? names[call] : "a kernel";
 }
 
+_Static_assert(offsetof(struct isod_record, call) == 0 && offsetof(struct isod_record, pe) == 4 &&
+                   offsetof(struct isod_record, team) == 40 && offsetof(struct isod_record, slot) == 44 &&
+                   offsetof(struct isod_record, block) == 48 && offsetof(struct isod_record, thread) == 52,
+               "isod_record_begin stores two fields as one word");
+
 static void print_misuse(const struct isod_record *r)
 {
     char what[256] = "it was called wrongly", from[32] = "", who[48] = "";
@@ -500,7 +505,7 @@ int pshmemx_device_error(shmemx_device_error_t *error)
 
 /* ---- the abort word ---- */
 
-/* Relaxed, pairs with the relaxed look of isod_wait_look: it stands for itself. */
+/* Relaxed, pairs with the relaxed look of isod_stops: it stands for itself. */
 void iso_proxy_give_up(void)
 {
     struct proxy *p = ISO->device != NULL ? ISO->device->proxy : NULL;
