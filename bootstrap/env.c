@@ -314,7 +314,7 @@ int iso_env_read(struct env *env, char *error, size_t error_bytes)
     enum log_level level; /* its words may be written in upper case */
     if (*env->log == '\0' || iso_log_parse_level(env->log, &level) == 0)
         return 0;
-    return refuse_text(error, error_bytes, "SHMEM_LOG", env->log, "error, warn, info, debug or trace");
+    return refuse_text(error, error_bytes, "SHMEM_LOG", env->log, "error, warn, info or debug");
 }
 
 /* ---- names that are not in the table ---- */

@@ -24,7 +24,7 @@
     X(symmetric_size, SYMMETRIC_SIZE, size, "0", "", "cap of the symmetric heap of one PE; 0: the machine's memory")  \
     X(local_size, LOCAL_SIZE, size, "0", "",                                                                          \
       "cap of shmemx_local_malloc of one PE, and as much of shmemx_team_malloc; 0: a quarter of the heap")            \
-    X(log, LOG, text, "", "", "error, warn, info, debug or trace; empty: warn, with SHMEM_DEBUG debug")               \
+    X(log, LOG, text, "", "", "error, warn, info or debug; empty: warn, with SHMEM_DEBUG debug")                      \
     X(node, NODE, text, "", "", "PEs with equal values share pointers; empty: by host name")                          \
     X(network, NETWORK, text, "", "",                                                                                 \
       "interface or address by which nodes connect to each other; empty: all of this host")                           \

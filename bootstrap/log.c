@@ -14,9 +14,9 @@
 
 enum { LINE_BYTES = 2048, PE_UNKNOWN = -1 };
 
-static const char *const level_names[] = {"error", "warn", "info", "debug", "trace"};
+static const char *const level_names[] = {"error", "warn", "info", "debug"};
 /* The word before the text. An error and an answer need no word: they are one sentence and nothing else. */
-static const char *const level_words[] = {"", "warning: ", "info: ", "debug: ", "trace: "};
+static const char *const level_words[] = {"", "warning: ", "info: ", "debug: "};
 
 static ISO_PER_PE atomic_int current_level = LOG_WARN;
 static ISO_PER_PE atomic_int current_pe = PE_UNKNOWN;
@@ -58,7 +58,7 @@ bool iso_log_shows(enum log_level level)
 
 int iso_log_parse_level(const char *text, enum log_level *level)
 {
-    for (int i = LOG_ERROR; i <= LOG_TRACE; i++)
+    for (int i = LOG_ERROR; i <= LOG_DEBUG; i++)
         if (strcasecmp(text, level_names[i]) == 0) {
             *level = (enum log_level)i;
             return 0;

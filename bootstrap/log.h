@@ -15,7 +15,7 @@
 #define ISO_PER_PE
 #endif
 
-enum log_level { LOG_ANSWER = -1, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_TRACE };
+enum log_level { LOG_ANSWER = -1, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 
 /* Descriptors 0 to 2 exist afterwards, so that no file or connection of the library becomes the program's stdout. */
 void iso_log_reserve(void);
@@ -23,7 +23,7 @@ void iso_log_reserve(void);
 void iso_log_set_level(enum log_level level);
 /* Whether a message of this level would be printed: for those that are costly to compose. */
 bool iso_log_shows(enum log_level level);
-/* "error", "warn", "info", "debug" or "trace"; 0 or -EINVAL. */
+/* "error", "warn", "info" or "debug"; 0 or -EINVAL. */
 int iso_log_parse_level(const char *text, enum log_level *level);
 /* pe < 0: not known yet, the prefix is "[isomer pid P] ". */
 void iso_log_set_pe(int pe);
