@@ -267,7 +267,8 @@ void shmemx_free(void *ptr);
  * and of stages. All addresses, handles, streams and captured graphs stay.
  *   keep 1   contents of device objects lie in host memory meanwhile; objects of the host stay as they are
  *   keep 0   contents of objects are lost, except those that shmemx_keep has marked
- * First waits for the work in all streams of this PE. Pages that are given back are no longer locked (mlock). Until shmemx_resume
+ * First waits for the work in all streams of this PE. Pages that are given back are no longer locked (mlock). Until
+ * shmemx_resume
  *   - calls that need the device return errors, and no kernel, graph or copy of the program may touch device memory of
  *     the library
  *   - calls with a lent symmetric object of the host, as remote end or in a collective, end as those with other wrong

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Reads the files of SHMEM_TRACE, brings them to one clock, finds what ended each wait, and writes trace.json, which
- * Perfetto and Chrome load, and trace.svg beside them. The files of a job that still runs may change meanwhile: what was
- * overwritten is left out. What a file says is checked before it is used as a size or an index. */
+ * Perfetto and Chrome load, and trace.svg beside them. The files of a job that still runs may change meanwhile: what
+ * was overwritten is left out. What a file says is checked before it is used as a size or an index. */
 #include "info_trace.h"
 
 #include <dirent.h>
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 enum { PES_MOST = 1 << 22, LOOK_BACK = 4096, LONGEST = 5 };
-#define SHORT_NS 500 /* no arrow for a shorter wait */
+#define SHORT_NS 500      /* no arrow for a shorter wait */
 #define BASE_NS 1000000.0 /* of two readings of a clock, at least, to compute its speed */
 
 /* The clock of a node, by what all its files tell. */
@@ -30,8 +30,8 @@ struct node_clock {
 static bool is_valid(const struct trace_head *h, size_t bytes)
 {
     if (bytes < sizeof *h || __atomic_load_n(&h->magic, __ATOMIC_ACQUIRE) != TRACE_MAGIC || h->n_pes < 1 ||
-        h->n_pes > PES_MOST || h->pe < 0 || h->pe >= h->n_pes || h->node < 0 || h->node >= h->n_pes || h->capacity == 0 ||
-        (h->capacity & (h->capacity - 1)) != 0 || !(h->ns_per_tick > 0))
+        h->n_pes > PES_MOST || h->pe < 0 || h->pe >= h->n_pes || h->node < 0 || h->node >= h->n_pes ||
+        h->capacity == 0 || (h->capacity & (h->capacity - 1)) != 0 || !(h->ns_per_tick > 0))
         return false;
     if (bytes != trace_events_at(h->n_pes) + (size_t)h->capacity * sizeof(struct trace_event))
         return false;
@@ -96,7 +96,8 @@ static bool read_folder(struct trace *trace, const char *folder)
         if (newest == NULL || trace->lines[i].head->began_s > newest->began_s)
             newest = trace->lines[i].head;
     if (newest == NULL) {
-        fprintf(stderr, "isomer-info: there is no file of SHMEM_TRACE in %s; run the job with SHMEM_TRACE=%s\n", folder, folder);
+        fprintf(stderr, "isomer-info: there is no file of SHMEM_TRACE in %s; run the job with SHMEM_TRACE=%s\n", folder,
+                folder);
         return false;
     }
     trace->job = newest->job;
@@ -393,7 +394,8 @@ static const struct spot *find_write(const struct spots *p, struct spot wait)
         else
             high = at;
     }
-    for (size_t i = low, looked = 0; i-- > 0 && looked < LOOK_BACK && trace_pe(p->of[i].mark->e.what) == wait.line->head->pe; looked++) {
+    for (size_t i = low, looked = 0;
+         i-- > 0 && looked < LOOK_BACK && trace_pe(p->of[i].mark->e.what) == wait.line->head->pe; looked++) {
         const struct trace_event *e = &p->of[i].mark->e;
         if (e->key != 0 && e->key < w->key + w->more && w->key < e->key + e->more)
             return &p->of[i];
@@ -408,9 +410,11 @@ static void find_writes(struct trace *trace)
         qsort(written.of, written.n, sizeof *written.of, by_target);
     for (size_t i = 0; i < waited.n && written.of != NULL; i++) {
         const struct mark *m = waited.of[i].mark;
-        const struct spot *from = m->end_ns - m->begin_ns > SHORT_NS && m->e.key != 0 ? find_write(&written, waited.of[i]) : NULL;
+        const struct spot *from =
+            m->end_ns - m->begin_ns > SHORT_NS && m->e.key != 0 ? find_write(&written, waited.of[i]) : NULL;
         /* A write by pointer that had ended before has ended nothing. */
-        if (from != NULL && (from->mark->end_ns > m->begin_ns || from->line->head->node != waited.of[i].line->head->node))
+        if (from != NULL &&
+            (from->mark->end_ns > m->begin_ns || from->line->head->node != waited.of[i].line->head->node))
             add_arrow(&trace->waits, *from, from->mark->begin_ns, waited.of[i]);
     }
     free(written.of);
@@ -475,7 +479,8 @@ static int by_length(const void *a, const void *b)
 static void write_trace_text(FILE *out, const char *text)
 {
     for (; *text != '\0'; text++)
-        fputc(*text == '"' || *text == '\\' || (unsigned char)*text < ' ' || (unsigned char)*text > '~' ? '?' : *text, out);
+        fputc(*text == '"' || *text == '\\' || (unsigned char)*text < ' ' || (unsigned char)*text > '~' ? '?' : *text,
+              out);
 }
 
 static void write_time(FILE *out, const char *key, int64_t ns)
@@ -488,9 +493,12 @@ static void write_line_names(FILE *out, const struct line *line)
     const struct trace_head *h = line->head;
     fprintf(out, "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":\"pe %d (", h->pe + 1, h->pe);
     write_trace_text(out, h->host);
-    fprintf(out, ", node %d)\"}},\n{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%d,\"args\":{\"sort_index\":%d}},\n",
-            h->node, h->pe + 1, h->pe);
-    fprintf(out, "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"", h->pe + 1, line->track);
+    fprintf(
+        out,
+        ", node %d)\"}},\n{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%d,\"args\":{\"sort_index\":%d}},\n",
+        h->node, h->pe + 1, h->pe);
+    fprintf(out, "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"", h->pe + 1,
+            line->track);
     if (line->stream > 0)
         fprintf(out, "stream %d", line->stream);
     else
@@ -504,7 +512,9 @@ static void write_kernel(FILE *out, const struct line *line, const struct mark *
     static uint64_t id;
     id++;
     for (int end = 0; end < 2; end++) {
-        fprintf(out, ",\n{\"ph\":\"%s\",\"id\":%" PRIu64 ",\"name\":\"kernel waits in %s\",\"cat\":\"kernel\",\"pid\":%d,\"tid\":%d",
+        fprintf(out,
+                ",\n{\"ph\":\"%s\",\"id\":%" PRIu64
+                ",\"name\":\"kernel waits in %s\",\"cat\":\"kernel\",\"pid\":%d,\"tid\":%d",
                 end ? "e" : "b", id, m->name, line->head->pe + 1, line->track);
         write_time(out, "ts", end ? m->end_ns : m->begin_ns);
         if (!end)
@@ -554,12 +564,12 @@ static void write_arrows(FILE *out, const struct arrows *arrows, const char *nam
         const struct arrow *a = &arrows->of[i];
         for (int end = 0; end < 2; end++) {
             const struct line *line = end ? a->to_line : a->from_line;
-            int64_t inside = a->to_line->stream < 0 ? a->to->end_ns - 1
+            int64_t inside = a->to_line->stream < 0            ? a->to->end_ns - 1
                              : a->to->begin_ns < a->to->end_ns ? a->to->begin_ns + 1
                                                                : a->to->begin_ns;
             fprintf(out, ",\n{%s,\"name\":\"%s\",\"cat\":\"%s\",\"pid\":%d,\"tid\":%d",
-                    end ? "\"ph\":\"f\",\"bp\":\"e\"" : "\"ph\":\"s\"", name, a->to_line->stream < 0 ? "wait" : "stream",
-                    line->head->pe + 1, line->track);
+                    end ? "\"ph\":\"f\",\"bp\":\"e\"" : "\"ph\":\"s\"", name,
+                    a->to_line->stream < 0 ? "wait" : "stream", line->head->pe + 1, line->track);
             write_time(out, "ts", end ? inside : a->from_ns);
             fprintf(out, ",\"id\":%zu}", first + i);
         }
@@ -568,8 +578,9 @@ static void write_arrows(FILE *out, const struct arrows *arrows, const char *nam
 
 static void write_json(const struct trace *trace, FILE *out)
 {
-    fprintf(out, "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"job\":\"%08" PRIx32 "\",\"n_pes\":%d},\"traceEvents\":[\n", trace->job,
-            trace->n_pes);
+    fprintf(out,
+            "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"job\":\"%08" PRIx32 "\",\"n_pes\":%d},\"traceEvents\":[\n",
+            trace->job, trace->n_pes);
     for (size_t i = 0; i < trace->n_lines; i++) {
         fputs(i > 0 ? ",\n" : "", out);
         write_line_names(out, &trace->lines[i]);
@@ -615,9 +626,9 @@ static void tell_busy_streams(const struct trace *trace)
             queued += m->begin_ns - m->enqueued_ns;
             late = m->begin_ns - m->enqueued_ns > late->begin_ns - late->enqueued_ns ? m : late;
         }
-        printf("  pe %d, stream %d: busy for %.6f s with %zu calls; in its queue for %.6f s each, %s for %.6f s\n", line->head->pe,
-               line->stream, (double)busy_ns(line) / 1e9, line->n, (double)queued / 1e9 / (double)line->n, late->name,
-               (double)(late->begin_ns - late->enqueued_ns) / 1e9);
+        printf("  pe %d, stream %d: busy for %.6f s with %zu calls; in its queue for %.6f s each, %s for %.6f s\n",
+               line->head->pe, line->stream, (double)busy_ns(line) / 1e9, line->n,
+               (double)queued / 1e9 / (double)line->n, late->name, (double)(late->begin_ns - late->enqueued_ns) / 1e9);
     }
     free(streams);
 }
@@ -627,7 +638,8 @@ static bool looked_last(const struct trace *trace, const struct line *line)
 {
     bool last = line->stream < 0 && line->head->streams.ticks != 0;
     for (size_t i = 0; i < trace->n_lines && last; i++)
-        last = trace->lines[i].head->pe != line->head->pe || trace->lines[i].head->streams.ticks <= line->head->streams.ticks;
+        last = trace->lines[i].head->pe != line->head->pe ||
+               trace->lines[i].head->streams.ticks <= line->head->streams.ticks;
     return last;
 }
 
@@ -673,8 +685,8 @@ static void tell_trace(const struct trace *trace)
         lost += trace->lines[i].lost;
         n += trace->lines[i].n;
     }
-    printf("job %08" PRIx32 ": %d PEs, %zu events in %zu files, %.6f s; %" PRIu64 " older events are lost\n", trace->job, trace->n_pes, n,
-           trace->n_files, (double)trace->end_ns / 1e9, lost);
+    printf("job %08" PRIx32 ": %d PEs, %zu events in %zu files, %.6f s; %" PRIu64 " older events are lost\n",
+           trace->job, trace->n_pes, n, trace->n_files, (double)trace->end_ns / 1e9, lost);
     for (size_t i = 0; i < trace->waits.n && i < LONGEST; i++) {
         const struct arrow *a = &trace->waits.of[i];
         printf("  pe %d was in %s for %.6f s until %s of pe %d\n", a->to_line->head->pe, a->to->name,

@@ -94,8 +94,8 @@ static void write_metrics(FILE *out, const struct profile_sums *sum)
         {"isomer_network_longest_wait_seconds", "gauge", "the longest", (double)net.longest_ns / 1e9},
     };
     for (size_t i = 0; i < sizeof singles / sizeof singles[0]; i++)
-        fprintf(out, "# HELP %s %s\n# TYPE %s %s\n%s{pe=\"%d\"} %.9g\n", singles[i].name, singles[i].help, singles[i].name,
-                singles[i].type, singles[i].name, self->my_pe, singles[i].value);
+        fprintf(out, "# HELP %s %s\n# TYPE %s %s\n%s{pe=\"%d\"} %.9g\n", singles[i].name, singles[i].help,
+                singles[i].name, singles[i].type, singles[i].name, self->my_pe, singles[i].value);
     write_teams(out, sum);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* SHMEM_PROFILE at the end of a job: PE 0 gathers the counters of all PEs, prints one page, and writes them all as JSON.
- * The words travel as agreements do, 56 bytes a message: it needs no symmetric memory, which may be used up. */
+/* SHMEM_PROFILE at the end of a job: PE 0 gathers the counters of all PEs, prints one page, and writes them all as
+ * JSON. The words travel as agreements do, 56 bytes a message: it needs no symmetric memory, which may be used up. */
 #include "page.h"
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
@@ -43,14 +43,11 @@ struct page_pe {
 struct page {
     int n;
     size_t pe_bytes;
-    char *pes;                            /* [n] of pe_bytes */
+    char *pes;                             /* [n] of pe_bytes */
     struct profile_row rows[PROFILE_ROWS]; /* of all PEs */
 };
 
-static size_t pe_bytes(void)
-{
-    return sizeof(struct page_pe) + (size_t)ISO->n_pes * sizeof(struct page_peer);
-}
+static size_t pe_bytes(void) { return sizeof(struct page_pe) + (size_t)ISO->n_pes * sizeof(struct page_peer); }
 
 static const struct page_pe *of(const struct page *page, int pe)
 {
@@ -143,7 +140,8 @@ static int by_time(const void *a, const void *b)
 
 static double seconds(uint64_t ns) { return (double)ns / 1e9; }
 
-static void write_spread(FILE *out, const struct page *page, const char *what, uint64_t (*value)(const struct page_pe *))
+static void write_spread(FILE *out, const struct page *page, const char *what,
+                         uint64_t (*value)(const struct page_pe *))
 {
     int least = 0, most = 0;
     double sum = 0;
@@ -152,8 +150,8 @@ static void write_spread(FILE *out, const struct page *page, const char *what, u
         most = value(of(page, pe)) > value(of(page, most)) ? pe : most;
         sum += seconds(value(of(page, pe)));
     }
-    fprintf(out, "%-22s least %.3f s (pe %d), mean %.3f s, most %.3f s (pe %d)\n", what, seconds(value(of(page, least))),
-            least, sum / page->n, seconds(value(of(page, most))), most);
+    fprintf(out, "%-22s least %.3f s (pe %d), mean %.3f s, most %.3f s (pe %d)\n", what,
+            seconds(value(of(page, least))), least, sum / page->n, seconds(value(of(page, most))), most);
 }
 
 /* Outside of communication. */
@@ -170,12 +168,14 @@ static void write_late(FILE *out, const struct page *page)
         work += own_work(of(page, pe));
     }
     double own = seconds(waited_of(of(page, least))), mine = own_work(of(page, least));
-    double others = page->n > 1 ? (sum - own) / (page->n - 1) : 0, theirs = page->n > 1 ? (work - mine) / (page->n - 1) : 0;
+    double others = page->n > 1 ? (sum - own) / (page->n - 1) : 0,
+           theirs = page->n > 1 ? (work - mine) / (page->n - 1) : 0;
     if (others <= 0.01 * seconds(of(page, 0)->ns) || own >= LATE * others)
         return;
-    fprintf(out, "imbalance: pe %d came last: it waited %.3f s, each of the others %.3f s on average\n", least, own, others);
-    fprintf(out, "work: pe %d spent %.3f s outside of communication, each of the others %.3f s: %.1f times as long\n", least,
-            mine, theirs, theirs > 0 ? mine / theirs : 0);
+    fprintf(out, "imbalance: pe %d came last: it waited %.3f s, each of the others %.3f s on average\n", least, own,
+            others);
+    fprintf(out, "work: pe %d spent %.3f s outside of communication, each of the others %.3f s: %.1f times as long\n",
+            least, mine, theirs, theirs > 0 ? mine / theirs : 0);
 }
 
 static void write_calls(FILE *out, const struct page *page)
@@ -264,8 +264,9 @@ static void write_heap(FILE *out, const struct page *page)
             of(page, most)->heap_most, most, of(page, most)->heap_cap);
     const struct page_pe *pe = of(page, most);
     if (pe->heap_rises >= GROWTH_RISES && pe->heap_used >= pe->heap_most - pe->heap_most / 10)
-        fprintf(out, "heap grows: pe %d allocated on and on and freed next to nothing: its use rose %" PRIu64
-                     " times, and %" PRIu64 " objects of %" PRIu64 " bytes were left at the end\n",
+        fprintf(out,
+                "heap grows: pe %d allocated on and on and freed next to nothing: its use rose %" PRIu64
+                " times, and %" PRIu64 " objects of %" PRIu64 " bytes were left at the end\n",
                 most, pe->heap_rises, pe->heap_objects, pe->heap_used);
 }
 
@@ -285,19 +286,24 @@ static void write_network(FILE *out, const struct page *page, const char *networ
         slow = c->waited_ns > of(page, slow)->network.waited_ns ? pe : slow;
     }
     if (network[0] != '\0')
-        fprintf(out, "network: %" PRIu64 " posts, %" PRIu64 " of them refused at first, %" PRIu64 " retries, %" PRIu64 " waits for a credit or for room, %" PRIu64
-                     " waits of %.6f s in all\nnetwork of PE 0: %s\n", sum.posts, sum.refused, sum.retries, sum.credit_waits, sum.waits,
-                seconds(sum.waited_ns), network);
+        fprintf(out,
+                "network: %" PRIu64 " posts, %" PRIu64 " of them refused at first, %" PRIu64 " retries, %" PRIu64
+                " waits for a credit or for room, %" PRIu64 " waits of %.6f s in all\nnetwork of PE 0: %s\n",
+                sum.posts, sum.refused, sum.retries, sum.credit_waits, sum.waits, seconds(sum.waited_ns), network);
     const struct transport_counts *b = &of(page, busy)->network, *s = &of(page, slow)->network;
     if ((double)b->refused > STORM * (double)b->posts)
-        fprintf(out, "retry storm: the network of pe %d refused %" PRIu64 " of its %" PRIu64
-                     " posts for want of room, and they were posted again, %" PRIu64 " times in all\n", busy, b->refused,
-                b->posts, b->retries);
+        fprintf(out,
+                "retry storm: the network of pe %d refused %" PRIu64 " of its %" PRIu64
+                " posts for want of room, and they were posted again, %" PRIu64 " times in all\n",
+                busy, b->refused, b->posts, b->retries);
     if (s->waits > 0 && seconds(s->waited_ns) > SLOW_SHARE * seconds(of(page, slow)->ns) &&
         seconds(s->waited_ns) > SLOW_WAIT_S * (double)s->waits)
-        fprintf(out, "slow network: pe %d waited %.3f s for it, %.6f s each time on average; longest: %.6f s, for pe %" PRId64
-                     " on %s\n", slow, seconds(s->waited_ns), seconds(s->waited_ns) / (double)s->waits,
-                seconds(s->longest_ns), s->longest_pe, s->longest_pe >= 0 ? ISO->peers[s->longest_pe].host : "?");
+        fprintf(
+            out,
+            "slow network: pe %d waited %.3f s for it, %.6f s each time on average; longest: %.6f s, for pe %" PRId64
+            " on %s\n",
+            slow, seconds(s->waited_ns), seconds(s->waited_ns) / (double)s->waits, seconds(s->longest_ns),
+            s->longest_pe, s->longest_pe >= 0 ? ISO->peers[s->longest_pe].host : "?");
 }
 
 static void write_page(FILE *out, struct page *page, const char *network)
@@ -312,7 +318,8 @@ static void write_page(FILE *out, struct page *page, const char *network)
     write_peers(out, page);
     write_heap(out, page);
     write_network(out, page, network);
-    fprintf(out, "Short calls are timed one in %d. Of kernels, launches and what the proxy does for them are counted.\n",
+    fprintf(out,
+            "Short calls are timed one in %d. Of kernels, launches and what the proxy does for them are counted.\n",
             PROFILE_STEP);
 }
 
@@ -347,27 +354,33 @@ static void write_page_text(FILE *out, const char *text)
 static void write_page_json_pe(FILE *out, const struct page *page, int pe)
 {
     const struct page_pe *p = of(page, pe);
-    fprintf(out, "  {\"pe\": %d, \"seconds\": %.9f, \"heap_most_bytes\": %" PRIu64 ", \"heap_cap_bytes\": %" PRIu64
-            ",\n   \"calls\": {", pe, seconds(p->ns), p->heap_most, p->heap_cap);
+    fprintf(out,
+            "  {\"pe\": %d, \"seconds\": %.9f, \"heap_most_bytes\": %" PRIu64 ", \"heap_cap_bytes\": %" PRIu64
+            ",\n   \"calls\": {",
+            pe, seconds(p->ns), p->heap_most, p->heap_cap);
     for (int i = 0; i < PROFILE_CALLS; i++) {
         const struct profile_count *c = &p->calls[i];
         fprintf(out,
-                "%s\n    \"%s\": {\"count\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"ns\": %" PRIu64 ", \"waited_ns\": %" PRIu64
-                ", \"longest_wait_ns\": %" PRIu64 ", \"longest_wait_for\": %" PRId64 "}",
+                "%s\n    \"%s\": {\"count\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"ns\": %" PRIu64
+                ", \"waited_ns\": %" PRIu64 ", \"longest_wait_ns\": %" PRIu64 ", \"longest_wait_for\": %" PRId64 "}",
                 i > 0 ? "," : "", iso_profile_names[i], c->count, c->bytes, c->ns, c->waited_ns, c->longest_ns,
                 c->longest_pe);
     }
-    fprintf(out, "},\n   \"heap_objects\": %" PRIu64 ", \"heap_used_bytes\": %" PRIu64 ", \"network\": {\"posts\": %" PRIu64
-                 ", \"refused\": %" PRIu64 ", \"retries\": %" PRIu64 ", \"credit_waits\": %" PRIu64 ", \"waits\": %" PRIu64 ", \"waited_ns\": %" PRIu64
-                 ", \"longest_wait_ns\": %" PRIu64 ", \"longest_wait_for\": %" PRId64 "},\n   \"teams\": [",
-            p->heap_objects, p->heap_used, p->network.posts, p->network.refused, p->network.retries, p->network.credit_waits, p->network.waits,
-            p->network.waited_ns, p->network.longest_ns, p->network.longest_pe);
+    fprintf(out,
+            "},\n   \"heap_objects\": %" PRIu64 ", \"heap_used_bytes\": %" PRIu64 ", \"network\": {\"posts\": %" PRIu64
+            ", \"refused\": %" PRIu64 ", \"retries\": %" PRIu64 ", \"credit_waits\": %" PRIu64 ", \"waits\": %" PRIu64
+            ", \"waited_ns\": %" PRIu64 ", \"longest_wait_ns\": %" PRIu64 ", \"longest_wait_for\": %" PRId64
+            "},\n   \"teams\": [",
+            p->heap_objects, p->heap_used, p->network.posts, p->network.refused, p->network.retries,
+            p->network.credit_waits, p->network.waits, p->network.waited_ns, p->network.longest_ns,
+            p->network.longest_pe);
     for (int i = 0, n = 0; i < PROFILE_TEAMS; i++) {
         const struct profile_team *t = &p->teams[i];
         if (t->count > 0)
-            fprintf(out, "%s{\"team\": \"%s\", \"count\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"ns\": %" PRIu64
-                         ", \"waited_ns\": %" PRIu64 "}", n++ > 0 ? ", " : "", iso_profile_team_name(i), t->count, t->bytes,
-                    t->ns, t->waited_ns);
+            fprintf(out,
+                    "%s{\"team\": \"%s\", \"count\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"ns\": %" PRIu64
+                    ", \"waited_ns\": %" PRIu64 "}",
+                    n++ > 0 ? ", " : "", iso_profile_team_name(i), t->count, t->bytes, t->ns, t->waited_ns);
     }
     fprintf(out, "],\n   \"peers\": [");
     for (int to = 0; to < page->n; to++)
@@ -378,7 +391,8 @@ static void write_page_json_pe(FILE *out, const struct page *page, int pe)
 
 static void write_page_json(FILE *out, const struct page *page, const char *network)
 {
-    fprintf(out, "{\"isomer_profile\": 1, \"n_pes\": %d, \"n_nodes\": %d,\n \"network_of_pe_0\": ", page->n, ISO->n_nodes);
+    fprintf(out, "{\"isomer_profile\": 1, \"n_pes\": %d, \"n_nodes\": %d,\n \"network_of_pe_0\": ", page->n,
+            ISO->n_nodes);
     write_page_text(out, network);
     fprintf(out, ",\n \"collectives\": [");
     for (int i = 0, n = 0; i < PROFILE_ROWS; i++) {
@@ -387,7 +401,9 @@ static void write_page_json(FILE *out, const struct page *page, const char *netw
             continue;
         fprintf(out, "%s\n  {\"name\": ", n++ > 0 ? "," : "");
         write_page_text(out, row->name);
-        fprintf(out, ", \"log2_bytes_below\": %" PRIu64 ", \"count\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"ns\": %" PRIu64 "}",
+        fprintf(out,
+                ", \"log2_bytes_below\": %" PRIu64 ", \"count\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"ns\": %" PRIu64
+                "}",
                 row->size, row->count, row->bytes, row->ns);
     }
     fprintf(out, "],\n \"pes\": [\n");

@@ -89,7 +89,8 @@ int iso_profile_start(void)
         return 0;
     struct profile *p = (struct profile *)calloc(1, sizeof *p);
     if (p == NULL || pthread_key_create(&p->key, give_block) != 0) {
-        log_error("shmem_init: there is no memory for the counters that SHMEM_PROFILE, SHMEM_METRICS and SHMEM_TRACE ask for");
+        log_error("shmem_init: there is no memory for the counters that SHMEM_PROFILE, SHMEM_METRICS and SHMEM_TRACE "
+                  "ask for");
         free(p);
         return -ENOMEM;
     }
@@ -286,8 +287,8 @@ struct profile_row *iso_profile_new_row(struct profile_block *block, struct prof
 const char *iso_profile_team_name(int index)
 {
     static const char *const names[PROFILE_TEAMS] = {
-        "world", "shared", "slot 2", "slot 3", "slot 4", "slot 5", "slot 6", "slot 7", "slot 8", "slot 9",
-        "slot 10", "slot 11", "slot 12", "slot 13", "slot 14", "slot 15 and above"};
+        "world",  "shared", "slot 2",  "slot 3",  "slot 4",  "slot 5",  "slot 6",  "slot 7",
+        "slot 8", "slot 9", "slot 10", "slot 11", "slot 12", "slot 13", "slot 14", "slot 15 and above"};
     return names[index];
 }
 
@@ -348,7 +349,8 @@ static void add_cell(struct profile_sums *sum, const struct profile_row *cell)
 static void add_peer(struct profile_sums *sum, int pe, const struct profile_peer *peer)
 {
     for (int i = 0; i < PROFILE_TO_CALLS; i++) {
-        struct profile_pair *pair = &sum->peers[pe].by_call[i], add = {load(&peer->by_call[i].count), load(&peer->by_call[i].bytes)};
+        struct profile_pair *pair = &sum->peers[pe].by_call[i],
+                            add = {load(&peer->by_call[i].count), load(&peer->by_call[i].bytes)};
         pair->count += add.count;
         pair->bytes += add.bytes;
         sum->calls[PROFILE_FIRST_TO + i].count += add.count;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Ranges for tools. NVTX has no library: a tool names its own by NVTX_INJECTION64_PATH, and each user of NVTX loads that
- * and gives it a table of places, which the tool fills with its functions (nvtx3/nvtxDetail/nvtxTypes.h). rocTX is a
- * library, which rocprof loads before the program, or SHMEM_RANGES names. */
+/* Ranges for tools. NVTX has no library: a tool names its own by NVTX_INJECTION64_PATH, and each user of NVTX loads
+ * that and gives it a table of places, which the tool fills with its functions (nvtx3/nvtxDetail/nvtxTypes.h). rocTX is
+ * a library, which rocprof loads before the program, or SHMEM_RANGES names. */
 #include "ranges.h"
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/library.h"
@@ -16,7 +16,16 @@
 /* ---- NVTX: numbers of nvtxTypes.h ---- */
 
 typedef void nvtx_function(void); /* a function of the tool, of any type */
-enum { TABLE_CALLBACKS = 1, TABLE_VERSION = 3, MODULES = 7, CORE = 1, CORE_PLACES = 16, RANGE_PUSH = 9, RANGE_POP = 11, PLACES = 16 };
+enum {
+    TABLE_CALLBACKS = 1,
+    TABLE_VERSION = 3,
+    MODULES = 7,
+    CORE = 1,
+    CORE_PLACES = 16,
+    RANGE_PUSH = 9,
+    RANGE_POP = 11,
+    PLACES = 16
+};
 
 struct callbacks {
     size_t bytes;
@@ -137,9 +146,12 @@ void iso_ranges_start(struct profile *p)
 {
     const char *asked = ISO->env->ranges;
     bool any = asked[0] == '\0' || strcmp(asked, "1") == 0;
-    if (any ? start_nvtx(p) || any_roctx(p, RTLD_NOLOAD) || (asked[0] != '\0' && any_roctx(p, 0)) : start_roctx(p, asked, 0))
+    if (any ? start_nvtx(p) || any_roctx(p, RTLD_NOLOAD) || (asked[0] != '\0' && any_roctx(p, 0))
+            : start_roctx(p, asked, 0))
         return;
     if (asked[0] != '\0')
-        log_warn("SHMEM_RANGES is \"%s\", and no tool takes ranges: NVTX_INJECTION64_PATH names none, and no library of rocTX can be "
-                 "loaded; start the program by nsys or rocprofv3, or name the library's file", asked);
+        log_warn("SHMEM_RANGES is \"%s\", and no tool takes ranges: NVTX_INJECTION64_PATH names none, and no library "
+                 "of rocTX can be "
+                 "loaded; start the program by nsys or rocprofv3, or name the library's file",
+                 asked);
 }

@@ -26,7 +26,7 @@ struct trace_thread {
     struct trace_event *events;
     size_t bytes;
     uint64_t written, mask; /* as in the head */
-    uint64_t next_ticks; /* then both clocks are read */
+    uint64_t next_ticks;    /* then both clocks are read */
     struct {
         const char *text; /* by its address: names are constants of the library */
         uint16_t number;
@@ -50,8 +50,10 @@ int iso_trace_start(struct profile *p)
     if ((mkdir(folder, 0777) == 0 || errno == EEXIST) && access(inside, W_OK | X_OK) == 0)
         return 0;
     int rc = -errno;
-    log_error("shmem_init: SHMEM_TRACE: the folder %s cannot be made or used: %s; name one in a folder that exists and may be "
-              "written", folder, strerror(errno));
+    log_error("shmem_init: SHMEM_TRACE: the folder %s cannot be made or used: %s; name one in a folder that exists and "
+              "may be "
+              "written",
+              folder, strerror(errno));
     return rc;
 }
 
@@ -126,7 +128,8 @@ struct trace_thread *iso_trace_open(struct profile *p)
     if (file == NULL) {
         __atomic_store_n(&p->trace_stops, true, __ATOMIC_RELAXED);
         log_error("SHMEM_TRACE: %s with %zu bytes cannot be made: %m; its thread and later ones are not traced, set "
-                  "SHMEM_TRACE_EVENTS to less", path, bytes);
+                  "SHMEM_TRACE_EVENTS to less",
+                  path, bytes);
         free(t);
         return NULL;
     }

@@ -450,8 +450,8 @@ int pshmemx_team_break(shmem_team_t handle, const char *why)
     if (iso_enter(call) != 0)
         return 1;
     const struct team *team = iso_team_or_null(handle);
-    const char *joint = "sends or receives of the team on streams were in one batch with those of another team, or began "
-                        "in a capture, so they do not end alone; shmemx_break breaks the job";
+    const char *joint = "sends or receives of the team on streams were in one batch with those of another team, or "
+                        "began in a capture, so they do not end alone; shmemx_break breaks the job";
     if (team == NULL || why == NULL)
         wrong = team == NULL ? "team is not a team of this PE (destroyed, or SHMEM_TEAM_INVALID?)"
                              : "why is a null pointer";
