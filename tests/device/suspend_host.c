@@ -188,16 +188,45 @@ static void check_new(struct host_state *s, unsigned round)
     CHECK_EQ(shmemx_team_free(SHMEM_TEAM_WORLD, source), 0);
 }
 
+struct kernel_args {
+    shmemd_t h;
+    uint64_t *of_team;
+};
+SHMEMD_KERNEL(pass_on, struct kernel_args, a)
+{
+    int me = shmemd_my_pe(a.h), next = (me + 1) % shmemd_n_pes(a.h);
+    if (shmemd_thread_index() != 0)
+        return;
+    shmemd_uint64_p(a.h, a.of_team, 7 + (uint64_t)me, next);
+    shmemd_uint64_p(a.h, a.of_team + 1, shmemd_ptr(a.h, a.of_team, me) != NULL, me);
+    shmemd_quiet(a.h);
+}
+/* A device that has started meanwhile: its kernels know what was lent then. */
+static void check_kernel(const struct host_state *s)
+{
+    struct kernel_args a;
+    char text[200];
+    shmemx_device_text(text, sizeof text);
+    memset(&a, 0, sizeof a);
+    a.of_team = (uint64_t *)(void *)s->of_team;
+    CHECK_EQ(shmemx_device_handle(SHMEM_TEAM_WORLD, 0, &a.h), 0);
+    shmem_barrier_all();
+    DEVICE_LAUNCH(pass_on, 1, 64, a, NULL);
+    CHECK_EQ(shmemx_stream_synchronize(NULL), 0);
+    shmem_barrier_all();
+    CHECK_EQ(a.of_team[0], 7 + (uint64_t)((s->me + s->n - 1) % s->n));
+    CHECK_EQ(a.of_team[1], strncmp(text, "cpu", 3) == 0); /* the others have no pointers to memory of the host */
+}
+
 static int test_main(void)
 {
     struct host_state s;
+    bool has_device = false;
     CHECK_INIT();
     host_state_make(&s);
     unsigned rounds = (unsigned)device_number("SHMEM_TEST_ROUNDS", ROUNDS);
     for (unsigned round = 1; round <= rounds; round++) {
         int keep = round % 4 == 0;
-        if (round == rounds - rounds / 8 && !s.far) /* on several nodes nothing is lent beside a device */
-            (void)shmemx_device_init();
         fill_objects(&s, round);
         if (round % 10 < 4)
             check_calls(&s, s.dest, s.source, round);
@@ -214,7 +243,11 @@ static int test_main(void)
             check_lent(&s);
         if (!keep && round % 10 < 4)
             check_new(&s, round);
+        bool starts = !keep && !has_device && round >= rounds - rounds / 8 && !s.far; /* between nodes a device keeps it */
+        has_device = has_device || (starts && shmemx_device_init() == 0);
         CHECK_EQ(shmemx_resume(), 0);
+        if (starts && has_device)
+            check_kernel(&s);
         if (keep)
             check_contents(&s, round);
         CHECK(shmemx_heap_is_valid());
