@@ -208,11 +208,14 @@ struct isod_looked {
 PRIM_COLD_FN struct isod_looked isod_look_at(struct isod_team *team, uint64_t since, struct isod_waited who)
 {
     struct isod_looked l = {since, 0};
+    const uint64_t status = prim_load_relaxed_u64(&team->status);
     bool stop = prim_load_relaxed_u64(&team->ended) != 0 || isod_stops(team, who);
     /* One thread tells the host: records of all threads of a grid, one behind the other, would take a second. Of a
-     * death that the team masks only collectives tell, which cannot go on. */
-    if (stop && (prim_load_relaxed_u64(&team->status) != ISOD_STATUS_GOOD ||
-                 (isod_outlives(team) && !isod_is_collective(who)))) {
+     * death that the team masks only collectives tell, which cannot go on. Collectives and messages of a handle that has
+     * given up go on to their end, since peers wait for their share; but not by the ring, which sends nothing then. */
+    if ((stop && (status != ISOD_STATUS_GOOD || (isod_outlives(team) && !isod_is_collective(who)))) ||
+        (status == ISOD_STATUS_GAVE_UP &&
+         (team->direct == 0 || who.call < ISOD_CALL_BARRIER || who.call == ISOD_CALL_ON_STREAM_WAIT))) {
         l.since |= ISOD_SINCE_GAVE_UP;
         return l;
     }

@@ -88,6 +88,29 @@ SHMEMD_KERNEL(exchange, struct wait_args, a)
     a.told[2] = (uint64_t)shmemd_status(a.h);
 }
 
+/* On a handle that has given up: each kind of wait for a word that never comes returns, and says so where it can. */
+enum { SAID_PE_WAIT = 1, SAID_ALL = 2, SAID_ANY = 4, SAID_SOME = 8, SAID_PACKET = 16, SAID_FOR = 32, SAID = 63 };
+SHMEMD_KERNEL(wait_in_vain, struct wait_args, a)
+{
+    size_t index = 7;
+    uint64_t said = SAID_ALL;
+    if (shmemd_thread_index() != 0)
+        return;
+    shmemd_uint64_wait_until(a.h, a.word, SHMEM_CMP_EQ, a.value);
+    if (shmemd_pe_signal_wait_until(a.h, a.word, SHMEM_CMP_EQ, a.value, shmemd_my_pe(a.h)) != 0)
+        said |= SAID_PE_WAIT;
+    shmemd_uint64_wait_until_all(a.h, a.word, 1, NULL, SHMEM_CMP_EQ, a.value);
+    if (shmemd_uint64_wait_until_any(a.h, a.word, 1, NULL, SHMEM_CMP_EQ, a.value) == SIZE_MAX)
+        said |= SAID_ANY;
+    if (shmemd_uint64_wait_until_some(a.h, a.word, 1, &index, NULL, SHMEM_CMP_EQ, a.value) == 0)
+        said |= SAID_SOME;
+    if (shmemd_get_packet(a.h, &index, a.other, 8, 1) != 0)
+        said |= SAID_PACKET;
+    if (shmemd_uint64_wait_until_for(a.h, a.word, SHMEM_CMP_EQ, a.value, (uint64_t)1 << 50) == 0)
+        said |= SAID_FOR;
+    a.told[1] = said;
+}
+
 struct deadline {
     struct wait_args args;
     shmemx_stream_t stream, idle;
@@ -109,7 +132,7 @@ static void write_words(struct deadline *d)
 {
     uint64_t zero[4] = {0, 0, 0, 0};
     device_write(d->args.word, zero, 8);
-    device_write(d->args.other, zero, 8);
+    device_write(d->args.other, zero, 16);
     device_write(d->args.told, zero, 32);
     shmem_barrier_all();
 }
@@ -160,6 +183,10 @@ static void stay_silent(struct deadline *d)
     CHECK(told[0] != 0);
     CHECK(told[2] != 0);
     CHECK_EQ(word, 0);
+    DEVICE_LAUNCH(wait_in_vain, 1, THREADS, d->args, d->stream);
+    CHECK(shmemx_stream_synchronize(d->stream) != 0);
+    device_read(told, d->args.told, sizeof(told));
+    CHECK_EQ(told[1], SAID);
 }
 
 static void reset(struct deadline *d)
@@ -265,6 +292,7 @@ static void misuse_is_told(struct deadline *d)
             CHECK_EQ_NAMED(error.team_slot, d->slot, misuse_names[what]);
         CHECK_EQ_NAMED(shmemx_status(SHMEM_TEAM_WORLD, d->slot, &error), 1, misuse_names[what]);
         CHECK_EQ_NAMED(error.gave_up, 2, misuse_names[what]);
+        stay_silent(d);
         reset(d);
     }
     recover(d);
@@ -286,7 +314,7 @@ static int test_main(void)
     d.slot = SLOT;
     CHECK_OR_EXIT(shmemx_device_handle(SHMEM_TEAM_WORLD, SLOT, &d.args.h) == 0);
     d.args.word = (uint64_t *)shmemx_calloc(1, 8, SHMEMX_DEVICE);
-    d.args.other = (uint64_t *)shmemx_calloc(1, 8, SHMEMX_DEVICE);
+    d.args.other = (uint64_t *)shmemx_calloc(2, 8, SHMEMX_DEVICE); /* or an area of a packet */
     d.args.told = (uint64_t *)shmemx_calloc(4, 8, SHMEMX_DEVICE);
     CHECK_OR_EXIT(d.args.word != NULL && d.args.other != NULL && d.args.told != NULL);
     make_graph(&d);
