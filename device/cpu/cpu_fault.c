@@ -14,6 +14,7 @@ static const int signals[N_SIGNALS] = {SIGSEGV, SIGBUS};
 static struct sigaction before[N_SIGNALS];
 static unsigned users;
 static pthread_mutex_t users_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Thread_local const char *volatile doing;
 
 /* The access is made again behind it, with the action from before. */
 static void report_fault(int number, siginfo_t *info, void *context)
@@ -26,6 +27,8 @@ static void report_fault(int number, siginfo_t *info, void *context)
     (void)sigaction(number, &before[number == SIGBUS], NULL);
     if (info->si_code <= 0) /* sent by a process */
         (void)raise(number);
+    else if (doing != NULL)
+        log_error("%s in a stream: address %p, which it accesses, %s", doing, info->si_addr, why);
     else if (!iso_fibers_at(info->si_addr, &at))
         return;
     else if (at.is_behind_stack)
@@ -72,3 +75,5 @@ void iso_cpu_faults_stack(char *stack)
     if (sigaltstack(NULL, &has) == 0 && (has.ss_flags & SS_DISABLE) != 0)
         (void)sigaltstack(&ours, NULL);
 }
+
+void iso_cpu_faults_in(const char *what) { doing = what; }

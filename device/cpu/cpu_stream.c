@@ -161,6 +161,7 @@ static void run_task(struct cpu_stream *s, struct task *task)
         run_cpu_kernel(s, &task->u.launch);
         break;
     case TASK_COPY:
+        iso_cpu_faults_in("a copy");
         /* An aligned word travels whole, after all that the stream has copied before: peers poll such words. Pairs with
          * their peek, and with the stores of flags. */
         if (task->u.copy.len == 8 && ((uintptr_t)task->u.copy.dest | (uintptr_t)task->u.copy.source) % 8 == 0)
@@ -169,9 +170,12 @@ static void run_task(struct cpu_stream *s, struct task *task)
                              __ATOMIC_RELEASE);
         else
             memmove(task->u.copy.dest, task->u.copy.source, task->u.copy.len);
+        iso_cpu_faults_in(NULL);
         break;
     case TASK_FILL:
+        iso_cpu_faults_in("a fill");
         memset(task->u.copy.dest, task->byte, task->u.copy.len);
+        iso_cpu_faults_in(NULL);
         break;
     case TASK_RECORD:
         pthread_mutex_lock(&event->lock);

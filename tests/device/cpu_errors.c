@@ -282,6 +282,15 @@ static int touch(int call)
     DEVICE_LAUNCH(touch_nothing, 2, THREADS, a, NULL);
     return shmemx_stream_synchronize(NULL) == 0 ? 0 : 1;
 }
+/* By the copy engine: a source behind all objects. */
+static int fault_copy(void)
+{
+    enum { COPIED = 4 << 20 };
+    char *dest = (char *)shmemx_malloc(COPIED, SHMEMX_DEVICE);
+    if (dest == NULL || shmemx_putmem_on_stream(dest, (char *)word + ((size_t)1 << 28), COPIED, shmem_my_pe(), NULL) != 0)
+        return 0;
+    return shmemx_stream_synchronize(NULL) == 0;
+}
 static int fault_beyond(void) { return touch(FAULT_BEYOND); }
 static int fault_load(void) { return touch(FAULT_LOAD); }
 static int fault_no_address(void) { return touch(FAULT_NO_ADDRESS); }
@@ -336,6 +345,7 @@ static int launch_long(void) { return launch_of(sizeof(struct pe_args) + 8); }
     X(fault_load, WITH_DEVICE, true)       \
     X(fault_no_address, WITH_DEVICE, true) \
     X(fault_stack, WITH_DEVICE, true)      \
+    X(fault_copy, WITH_DEVICE, true)       \
     X(launch_short, WITH_DEVICE, false)    \
     X(launch_long, WITH_DEVICE, false)
 

@@ -44,6 +44,7 @@ wrong $any fault_beyond "a kernel: $thread" 'address 0x' 'no memory' 'beyond all
 wrong $any fault_load "a kernel: $thread" 'address 0x40\b' 'no memory'
 wrong $any fault_no_address "a kernel: $thread" 'none that memory can have'
 wrong $any fault_stack "a kernel: $thread" 'more than its [0-9]+ bytes of stack' SHMEMD_SHARED
+wrong $any fault_copy 'a copy in a stream' 'address 0x' 'no memory'
 wrong $any launch_short shmemx_launch 'args_bytes' '\b64\b' 'struct' '\b80\b'
 wrong $any launch_long shmemx_launch 'args_bytes' '\b88\b' 'struct' '\b80\b'
 
