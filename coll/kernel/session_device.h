@@ -40,8 +40,9 @@ struct isod_coll {
 PRIM_FN void isod_coll_look(struct isod_coll *c, struct isod_waiting *w, int32_t from, const void *addr, uint64_t seen)
 {
     struct isod_waited who = isod_who(c->call, isod_world_pe(c->h, from));
-    *w = isod_wait_look(c->h.team, *w, isod_missed_at(who, addr, c->epoch, seen));
-    c->failed = isod_has_given_up(*w);
+    *w = isod_look_and_tell(c->h.team, *w, isod_missed_at(who, addr, c->epoch, seen));
+    c->failed = isod_has_given_up(*w) ||
+                (!c->direct && prim_load_relaxed_u64(&c->h.team->status) == ISOD_STATUS_GAVE_UP);
 }
 
 /* One look at many LL words has failed: this costs little beside it. */

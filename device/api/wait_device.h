@@ -208,14 +208,11 @@ struct isod_looked {
 PRIM_COLD_FN struct isod_looked isod_look_at(struct isod_team *team, uint64_t since, struct isod_waited who)
 {
     struct isod_looked l = {since, 0};
-    const uint64_t status = prim_load_relaxed_u64(&team->status);
     bool stop = prim_load_relaxed_u64(&team->ended) != 0 || isod_stops(team, who);
     /* One thread tells the host: records of all threads of a grid, one behind the other, would take a second. Of a
-     * death that the team masks only collectives tell, which cannot go on. Collectives and messages of a handle that has
-     * given up go on to their end, since peers wait for their share; but not by the ring, which sends nothing then. */
-    if ((stop && (status != ISOD_STATUS_GOOD || (isod_outlives(team) && !isod_is_collective(who)))) ||
-        (status == ISOD_STATUS_GAVE_UP &&
-         (team->direct == 0 || who.call < ISOD_CALL_BARRIER || who.call == ISOD_CALL_ON_STREAM_WAIT))) {
+     * death that the team masks only collectives tell, which cannot go on. */
+    if (stop && (prim_load_relaxed_u64(&team->status) != ISOD_STATUS_GOOD ||
+                 (isod_outlives(team) && !isod_is_collective(who)))) {
         l.since |= ISOD_SINCE_GAVE_UP;
         return l;
     }
@@ -235,12 +232,22 @@ PRIM_COLD_FN struct isod_looked isod_look_at(struct isod_team *team, uint64_t si
         l.record = (uintptr_t)r | (stop ? ISOD_RECORD_GAVE_UP : late ? ISOD_RECORD_LATE : ISOD_RECORD_TRACE);
     return l;
 }
-PRIM_FN struct isod_waiting isod_wait_look(struct isod_team *team, struct isod_waiting w, struct isod_missed m)
+PRIM_FN struct isod_waiting isod_look_and_tell(struct isod_team *team, struct isod_waiting w, struct isod_missed m)
 {
     struct isod_looked l = isod_look_at(team, w.since, m.who);
     w.since = l.since;
     if (l.record != 0)
         isod_record_tell((struct isod_record *)(uintptr_t)(l.record & ~(uint64_t)7), m, l.record & 7);
+    return w;
+}
+/* Collectives and messages of a handle that has given up go on to their end, since peers wait for their share; but not by
+ * the ring, which sends nothing then. All other waits end. */
+PRIM_FN struct isod_waiting isod_wait_look(struct isod_team *team, struct isod_waiting w, struct isod_missed m)
+{
+    w = isod_look_and_tell(team, w, m);
+    if (prim_load_relaxed_u64(&team->status) == ISOD_STATUS_GAVE_UP &&
+        (team->direct == 0 || m.who.call < ISOD_CALL_BARRIER || m.who.call == ISOD_CALL_ON_STREAM_WAIT))
+        w.since |= ISOD_SINCE_GAVE_UP;
     return w;
 }
 
