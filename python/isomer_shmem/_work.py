@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch.distributed import _Work
 
 NO_TIME = timedelta(0)
+MOST_FREE = 2  # threads of a group that wait for calls
 
 
 def not_compiled(cls):
@@ -57,14 +58,18 @@ class IsomerWork(_Work):
 
     def finish(self, error=None):
         """Called once, by the thread that has run the call."""
+        future = self.end(error)
+        if future is not None:
+            self.fill(future)
+
+    def end(self, error):
+        """finish without the callbacks of the future, which is returned if there is one."""
         with _changed:
             self._finished, self._error = True, error
             _changed.notify_all()
-            future = self._future
-        if future is not None:
-            self._fill(future)
+            return self._future
 
-    def _fill(self, future):
+    def fill(self, future):
         if self._error is None:
             future.set_result(self._outputs)
         else:
@@ -110,7 +115,7 @@ class IsomerWork(_Work):
             future = self._future = torch.futures.Future()
             finished = self._finished
         if finished:
-            self._fill(future)
+            self.fill(future)
         return future
 
 
@@ -190,7 +195,7 @@ class Sequence:
 
     def __init__(self, group, abort, limit, core=None):
         self._group, self._abort, self.limit, self.core = group, abort, limit, core
-        self._is_closed, self._thread = False, None
+        self._is_closed = False
         self._begin()
         watch.add(self)
 
@@ -198,6 +203,7 @@ class Sequence:
         self._turn = threading.Lock()  # the call that runs has it
         self._changed = threading.Condition()  # of the queue, and of the turn where calls are in the queue
         self._queue = collections.deque()
+        self._threads, self._n_free = [], 0  # free: of those, in no callback of a future
         self._under_way = None  # (name, when it began, its options)
         self._work = None  # of the call under way, where a thread waits for it
 
@@ -244,10 +250,15 @@ class Sequence:
     def _put(self, item):
         item[2]._sequence = self
         self._queue.append(item)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, name=f"isomer-{self._group}", daemon=True)
-            self._thread.start()
+        self._keep_one_free()
         self._changed.notify_all()
+
+    def _keep_one_free(self):
+        """A callback may wait for a later call, so another thread takes that."""
+        if self._n_free == 0:
+            self._n_free = 1
+            self._threads.append(threading.Thread(target=self._serve, name=f"isomer-{self._group}", daemon=True))
+            self._threads[-1].start()
 
     def _is_free(self):
         return not self._turn.locked()
@@ -257,6 +268,7 @@ class Sequence:
             with self._changed:
                 self._changed.wait_for(lambda: self._is_free() and (self._queue or self._is_closed))
                 if not self._queue:
+                    self._n_free -= 1
                     return
                 early = self._queue[0][4] - time.monotonic() if self._queue[0][4] and not self._is_closed else 0.0
                 if early <= 0:
@@ -267,8 +279,25 @@ class Sequence:
             if early > 0:
                 time.sleep(early)  # calls that come meanwhile need not wake this thread
                 continue
-            work.finish(self._execute(name, body, options))
-            del body, work
+            future = work.end(self._execute(name, body, options))
+            if future is not None and not self._call_back(work, future):
+                return
+            del body, work, future
+
+    def _call_back(self, work, future):
+        """False: there are enough other threads."""
+        with self._changed:
+            self._n_free -= 1
+            if self._queue:
+                self._keep_one_free()
+        work.fill(future)
+        with self._changed:
+            is_needed = self._n_free < MOST_FREE
+            if is_needed:
+                self._n_free += 1
+            else:
+                self._threads.remove(threading.current_thread())
+            return is_needed
 
     def _execute(self, name, body, options):
         """None, or the error. This thread has the turn, and gives it."""
@@ -288,7 +317,6 @@ class Sequence:
     def after_fork(self):
         """In a child. The parent's calls end there and not here; new ones meet what forbids them in their bodies."""
         works = [item[2] for item in self._queue] + ([self._work] if self._work is not None else [])
-        self._thread = None
         self._begin()
         for work in works:
             work.finish(dist.DistBackendError(f"isomer: {work._name} of group {self._group}: {IN_CHILD}"))
@@ -305,8 +333,9 @@ class Sequence:
             self._is_closed = True
             self._changed.notify_all()
             ended = self._changed.wait_for(lambda: self._is_free() and not self._queue, seconds)
-        if ended and self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        for thread in list(self._threads) if ended else []:
+            if thread is not threading.current_thread():
+                thread.join()
         if ended:
             watch.remove(self)
         return ended
