@@ -91,6 +91,7 @@ class Pairs:
         self.word(peer, which, self.me, tag).value = count
         if channel not in self.channels:
             wait(lease.check_alive, lambda: self.has_come(1 - which, peer, tag))
+            lease.check_alive()  # the peer's word may be of a call that has ended with the group
             self.channels[channel] = Channel(self._pair(channel))
         return self.channels[channel]
 

@@ -416,8 +416,9 @@ def exchange(store, stage, rank, size, timeout, record):
 
 
 def exchange_members(store, rank, size, timeout, record):
-    """(the part of the store for this time, all members' records). The group's name may come again on the store, with
-    old keys under it. All members make it equally often, since the default group has its members."""
+    """(how often the group's name has come on this store, the part of the store for this time, all members' records).
+    Old keys may be under the name. All members make it equally often: the default group has its members, and other
+    groups are named within one time of that (default_time)."""
     mine, values = f"made/{rank}", []
     if store.has_extended_api():  # the number of times comes with the records of the first time, which it most often is
         store.append(mine, ".")
@@ -428,8 +429,8 @@ def exchange_members(store, rank, size, timeout, record):
         count = store.add(mine, 1)
     part = PrefixStore(str(count), store)
     if values and count == 1:
-        return part, _parse(part, "member", values)
-    return part, exchange(part, "member", rank, size, timeout, record)
+        return count, part, _parse(part, "member", values)
+    return count, part, exchange(part, "member", rank, size, timeout, record)
 
 
 def _parse(store, stage, values):
@@ -534,15 +535,20 @@ def keep_store(world, store):
         _last_store = store
 
 
-def join(store, rank, ranks, timeout):
+default_time = 0  # how often the default group was made on its store
+
+
+def join(store, rank, ranks, timeout, is_default=False):
     """The part of the store for this time, and a lease on a team of the group's members, or None and the reason, the
     same way on all members. Collective over the members. Raises on all members where one has no library or cannot start
     the job."""
-    global _last_store
+    global _last_store, default_time
     size = len(ranks)
     with _lock:
-        _forget_parent()
-        store, records = exchange_members(store, rank, size, timeout, _describe(rank, ranks))
+        if _is_child():  # whose store's connection is the parent's, too
+            raise IsomerError(_work.IN_CHILD)
+        count, store, records = exchange_members(store, rank, size, timeout, _describe(rank, ranks))
+        default_time = count if is_default else default_time
         lease, reason, failure = None, None, None
         try:
             lease, reason = _take(records, rank, timeout)
@@ -581,7 +587,8 @@ def join_others(store, rank, ranks, timeout, named):
     """As join, for members who may be in different jobs or in a broken one: they leave them, or stay in the one that
     all of them are in. Also returns the highest `named` of the members."""
     with _lock:
-        _forget_parent()
+        if _is_child():
+            raise IsomerError(_work.IN_CHILD)
         try:
             is_whole = _world is not None and _world.broken is None and not _world.is_broken()
             records = exchange(store, "plan", rank, len(ranks), timeout,
@@ -619,12 +626,9 @@ def _why_not(store, rank, size, timeout, failure, reason):
     return next(outcome["reason"] for outcome in outcomes if outcome["reason"] is not None)
 
 
-def _forget_parent():
-    """In a forked child the parent's job is not ours."""
-    global _world
-    if _world is not None and _world.pid != os.getpid():
-        _world = None
-        _cores.clear()
+def _is_child():
+    """Whether the job is that of a parent, which has forked this process: the library starts no other one here."""
+    return _world is not None and _world.pid != os.getpid()
 
 
 def enter(core):
@@ -673,7 +677,8 @@ def seconds_for_exit(limit):
 
 
 def _at_exit():
-    _forget_parent()
+    if _is_child():
+        return
     why = _failure()
     if why is not None and _world is not None:
         _world.abort_here(f"the program has ended {why}")

@@ -51,12 +51,16 @@ def warn_once(reason):
 Options = namedtuple("Options", "store group_rank group_size timeout global_ranks_in_group")
 
 
-def create(options, _backend_options=None):
+def create(options, _backend_options=None, is_default=False):
     """torch's creator: collective over the group's members, who all get a group or all an exception."""
     store, rank, size, timeout = options.store, options.group_rank, options.group_size, options.timeout
     ranks = list(options.global_ranks_in_group) or list(range(size))  # torch leaves the default group's away
+    is_default = is_default or dist.group.WORLD is None
+    # After a reconfigure the name is new, and members may have been in other jobs; else a destroyed default group may
+    # have left names of groups that had other members.
     era = getattr(dist.group.WORLD, "uuid", "")
-    part, lease, reason = _world.join(PrefixStore(f"isomer/{era}", store), rank, ranks, timeout)
+    time = "" if is_default or era else _world.default_time
+    part, lease, reason = _world.join(PrefixStore(f"isomer/{era}/{time}", store), rank, ranks, timeout, is_default)
     if lease is None:
         warn_once(f"a group of {size} has no team, because {reason}")
     return IsomerGroup(options, ranks, lease, Gloo(PrefixStore("gloo", part), rank, size, timeout))
@@ -113,7 +117,8 @@ def group_of(group):
             group_of(None)  # so that all groups are in one job
         made = _beside[group] = create(Options(
             PrefixStore("isomer", dist.distributed_c10d._get_process_group_store(group)), group.rank(), group.size(),
-            dist.distributed_c10d.default_pg_timeout, dist.get_process_group_ranks(group)))
+            dist.distributed_c10d.default_pg_timeout, dist.get_process_group_ranks(group)),
+            is_default=group is dist.group.WORLD)
     return made
 
 

@@ -529,6 +529,8 @@ def check_child(works=()):
             dist.all_reduce(torch.ones(1))
         except dist.DistBackendError as error:
             first = "was forked from a rank" in str(error)
+        with pytest.raises(iso.IsomerError, match="was forked from a rank"):
+            dist.new_group()
         try:
             dist.send(torch.ones(1), 1 - dist.get_rank())
         except dist.DistBackendError as error:
@@ -539,6 +541,61 @@ def check_child(works=()):
 
 def test_forked_child_is_refused_and_harms_nothing(ranks):
     ranks(2, forks)
+
+
+def late_message():
+    """The group of a message whose partner comes after its timeout has ended, and nothing else."""
+    group = dist.new_group(timeout=timedelta(seconds=1))
+    for tag, late in ((0, 1), (1, 0)):
+        if dist.get_rank() != late:
+            with pytest.raises(dist.DistBackendError, match="timeout of 1 s|has ended|the process group"):
+                dist.recv(torch.ones(2), late, group=group, tag=tag)
+            tell(f"message {tag} is over")
+        else:
+            wait_for(f"message {tag} is over", [1 - late])
+            begin = time.monotonic()
+            with pytest.raises(dist.DistBackendError, match="timeout of 1 s"):
+                dist.send(torch.ones(2), 1 - late, group=group, tag=tag)
+            assert time.monotonic() - begin < 5
+        group_sum(None, [0, 1])
+
+
+def test_a_late_message_ends_its_group_alone(ranks):
+    ranks(2, late_message)
+
+
+def other_members_next_time():
+    """The default group is made again on one store; then the first group beside it has other members each time."""
+    me, n = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    store = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), n, me == 0)
+    for members in ([0], [0, 1, 2], [1, 2], [0, 1, 2], [0, 2]):
+        dist.init_process_group("isomer", store=store, rank=me, world_size=n, timeout=timedelta(seconds=20))
+        group = dist.new_group(members)
+        if me in members:
+            group_sum(group, members)
+        dist.destroy_process_group()
+
+
+def test_groups_of_the_next_job_have_other_members(ranks):
+    ranks(3, other_members_next_time, backend=None)
+
+
+def callback_that_calls():
+    """Callbacks of futures make calls and wait for their futures, some of them nested, as hooks of DDP do."""
+    def again(depth):
+        def callback(future):
+            inner = dist.all_reduce(torch.ones(2), async_op=True).get_future()
+            return (inner.then(again(depth - 1)) if depth else inner).wait()
+        return callback
+    for depth in (0, 0, 3, 1):
+        outer = dist.all_reduce(torch.ones(5), async_op=True).get_future().then(again(depth))
+        assert outer.wait()[0].tolist() == [2.0, 2.0]
+        group_sum(None, [0, 1])
+    assert threading.active_count() < 20
+
+
+def test_callbacks_make_calls_and_wait_for_them(ranks):
+    ranks(2, callback_that_calls)
 
 
 PROGRAM = """
