@@ -69,8 +69,8 @@ PRIM_FN int shmemd_grid_sync(shmemd_t h) { return isod_grid_sync(h) ? 1 : 0; }
  * permute: source to the dest of PE `to`, where this PE is `from`; a PE that sends to itself receives from itself.
  * alltoallv: source_nelems[m] elements from source + source_displs[m] to member m, which expects as many from this PE:
  * they go to its dest + dest_displs[this PE]. Arrays are in any memory that the kernel can load, have n_pes elements,
- * and count elements (mem: bytes); only the member itself reads them. The two numbers of a pair are equal and below 1
- * TiB; else both its members return nonzero, and the smaller number arrives. */
+ * and count elements (mem: bytes); only the member itself reads them. The two numbers of a pair are below 1 TiB, which
+ * is not checked, and equal; else both its members return nonzero, and the smaller number arrives. */
 #define SHMEMD_EXCHANGE(form)                                                                                        \
     PRIM_FN int shmemd_broadcastmem_##form(shmemd_t h, void *dest, const void *source, size_t bytes, int root)       \
     {                                                                                                                \

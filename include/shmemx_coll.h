@@ -341,7 +341,7 @@ int shmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream);
  *                 read where they lie: memory of this library by pointer, private memory by process_vm_readv, where the
  *                 kernel allows it to all members.
  *                 Symmetric memory that the caller writes is not seen by peers before they are told. A block may have
- *                 any size.
+ *                 any size, but one of host_blocks is less than 64 GiB.
  *   results       elements are combined in the order of members, also between nodes, 16-bit and 8-bit floats in float,
  *                 rounded once: on one node the same bits as on a stream
  *   BARRIER       as shmem_quiet on all contexts of this PE, and SYNC
