@@ -440,14 +440,31 @@ def _parse(store, stage, values):
     return records
 
 
+LOOK_SECONDS = 1.0  # of a wait for the store, before it looks for deaths; torch prints two lines then
+
+
 def _get_all(store, keys, timeout):
-    """The values of the keys, once they are there. Each call of a store is a round trip."""
+    """The values of the keys, once they are there. Each call of a store is a round trip. Raises when the job breaks, in
+    which the members are."""
     if not store.has_extended_api():
         store.wait(keys, timeout)
         return [store.get(key) for key in keys]
-    before = store.timeout
-    store.set_timeout(timeout)
+    world = _world if _world is not None and _world.broken is None and not _world.is_broken() else None
+    before, end = store.timeout, time.monotonic() + timeout.total_seconds()
+    store.set_timeout(timeout if world is None else min(timeout, timedelta(seconds=LOOK_SECONDS)))
     try:
+        return store.multi_get(keys)
+    except dist.DistStoreError:
+        if world is None:
+            raise
+        while not store.check(keys):
+            if time.monotonic() > end:
+                raise dist.DistStoreError("isomer: not all members of the group have come within "
+                                          f"{timeout.total_seconds():g} s") from None
+            time.sleep(0.02)
+            if world.broken is not None or world.is_broken():
+                if not store.check(keys):  # a member may have told all, and then left the job
+                    world.check_alive()
         return store.multi_get(keys)
     finally:
         store.set_timeout(before)

@@ -496,8 +496,18 @@ def dies_while_it_starts():
         dist.new_group(list(range(dist.get_world_size())), timeout=timedelta(seconds=5))
 
 
+def dies_before_it_comes():
+    if dist.get_rank() == 1:
+        os._exit(0)
+    begin = time.monotonic()
+    with pytest.raises(RuntimeError, match=r"rank 1 \(pid .*died"):
+        dist.new_group(list(range(dist.get_world_size())), timeout=timedelta(seconds=60))
+    assert time.monotonic() - begin < 20
+
+
 def test_a_rank_that_dies_while_a_group_starts_is_named():
     check_survivors(dies_while_it_starts, 3, dead=(1,))
+    check_survivors(dies_before_it_comes, 3, dead=(1,))
 
 
 def forks():
