@@ -196,7 +196,8 @@ void *pshmemx_team_malloc(shmem_team_t team_handle, size_t size, int kind)
     if (team == NULL)
         return NULL;
     if (!is_equal(team, (uint64_t)size ^ (uint64_t)(unsigned)kind << 60, call)) {
-        log_error("%s: size %zu and kind %d differ between members; they must be equal", call, size, kind);
+        if (iso_slot_rc(&team->slot, call) == 0) /* else the members have not told */
+            log_error("%s: size %zu and kind %d differ between members; they must be equal", call, size, kind);
         return NULL;
     }
     if (size == 0)
@@ -204,7 +205,7 @@ void *pshmemx_team_malloc(shmem_team_t team_handle, size_t size, int kind)
     struct segment *part = part_of_kind(call, kind, SEGMENT_TEAM);
     int rc = take_local_place(team, part, size, &offset, call);
     if (rc != 0) {
-        if (part != NULL)
+        if (part != NULL && iso_slot_rc(&team->slot, call) == 0)
             report_full(call, part, size);
         return NULL;
     }
@@ -227,7 +228,8 @@ int pshmemx_team_free(shmem_team_t team_handle, void *ptr)
     iso_quiet_all(call);
     uint64_t place = part != NULL ? (uint64_t)(part - ISO->segments) << OFFSET_BITS | object.offset : 0;
     if (!is_equal(team, place, call)) { /* all members are here: no put of theirs is under way */
-        log_error("shmemx_team_free: ptr %p is not the same object on all members; nothing is freed", ptr);
+        if (iso_slot_rc(&team->slot, call) == 0)
+            log_error("shmemx_team_free: ptr %p is not the same object on all members; nothing is freed", ptr);
         return 1;
     }
     if (part == NULL)
