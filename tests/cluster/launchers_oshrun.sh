@@ -92,6 +92,7 @@ exit_statuses() {
 interrupts() {
     local name pid tries
     for name in TERM HUP KILL; do
+        : >"$work/out" # or the lines of the job before would be taken for this one's, and the signal come too early
         env ISO_TEST_MARK="$mark" TMPDIR="$work/tmp" "$oshrun" -n 3 sh -c 'sleep 100 & echo started; sleep 100' \
             >"$work/out" 2>"$work/err" </dev/null &
         pid=$!
