@@ -152,18 +152,19 @@ SHMEMD_KERNEL(name_wrong_pe, struct pe_args, a)
         shmemd_pe_quiet(a.h, &a.pe, 1);
 }
 
-static int name_pe(int call, int pe)
+static int run_wrong(shmemx_kernel_t kernel, int call, int pe)
 {
     struct pe_args a;
     memset(&a, 0, sizeof(a));
     a.word = word;
     a.call = call;
     a.pe = pe;
-    if (shmemx_device_handle(SHMEM_TEAM_WORLD, 0, &a.h) != 0)
+    if (shmemx_device_handle(SHMEM_TEAM_WORLD, 0, &a.h) != 0 ||
+        shmemx_launch(kernel, 2, THREADS, 0, &a, sizeof(a), NULL) != 0)
         return 0;
-    DEVICE_LAUNCH(name_wrong_pe, 2, THREADS, a, NULL);
     return shmemx_stream_synchronize(NULL) == 0 ? 0 : 1;
 }
+static int name_pe(int call, int pe) { return run_wrong(SHMEMX_KERNEL(name_wrong_pe), call, pe); }
 static int pe_put_block(void) { return name_pe(PE_PUT_BLOCK, shmem_n_pes()); }
 static int pe_get(void) { return name_pe(PE_GET, -1); }
 static int pe_p(void) { return name_pe(PE_P, 1 << 30); }
@@ -226,17 +227,7 @@ SHMEMD_KERNEL(give_wrong_argument, struct pe_args, a)
     if (a.call == ARG_EPOCH)
         shmemd_put_packet(a.h, a.word, a.word, 8, 0, a.pe);
 }
-static int give(int call)
-{
-    struct pe_args a;
-    memset(&a, 0, sizeof(a));
-    a.word = word;
-    a.call = call;
-    if (shmemx_device_handle(SHMEM_TEAM_WORLD, 0, &a.h) != 0)
-        return 0;
-    DEVICE_LAUNCH(give_wrong_argument, 2, THREADS, a, NULL);
-    return shmemx_stream_synchronize(NULL) == 0 ? 0 : 1;
-}
+static int give(int call) { return run_wrong(SHMEMX_KERNEL(give_wrong_argument), call, 0); }
 static int null_source(void) { return give(ARG_NULL_SOURCE); }
 static int null_word(void) { return give(ARG_NULL_WORD); }
 static int null_reduced(void) { return give(ARG_NULL_REDUCED); }
@@ -271,17 +262,7 @@ SHMEMD_KERNEL(touch_nothing, struct pe_args, a)
     else
         a.word[0] = a.call == FAULT_STACK ? (uint64_t)fill_stack(first, 1000) : pages[0];
 }
-static int touch(int call)
-{
-    struct pe_args a;
-    memset(&a, 0, sizeof(a));
-    a.word = word;
-    a.call = call;
-    if (shmemx_device_handle(SHMEM_TEAM_WORLD, 0, &a.h) != 0)
-        return 0;
-    DEVICE_LAUNCH(touch_nothing, 2, THREADS, a, NULL);
-    return shmemx_stream_synchronize(NULL) == 0 ? 0 : 1;
-}
+static int touch(int call) { return run_wrong(SHMEMX_KERNEL(touch_nothing), call, 0); }
 /* By the copy engine: a source behind all objects. */
 static int fault_copy(void)
 {
