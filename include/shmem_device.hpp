@@ -576,59 +576,62 @@ SHMEMD_ORDER_CALL(acquire)
 PRIM_FN void pe_fence(shmemd_t h, int pe) { shmemd_pe_fence(h, pe); }
 template <class G> PRIM_FN void pe_fence(shmemd_t h, G group, int pe) { shmemd_pe_fence_group(h, group_of(group), pe); }
 
-// ---- collectives: (h, block() or grid(), dest, source, ...); they return as those of shmem_device_coll.h ----
+// ---- collectives: (h, group, dest, source, ...); they return as those of shmem_device_coll.h. A group is thread(),
+// wave(), block() or grid(), for alltoallv one of the last two ----
 
-template <class G> struct meets {
-    enum { yes = 0 };
-    typedef block_group group;
-};
-template <> struct meets<block_group> {
-    enum { yes = 1 };
-    typedef block_group group;
-};
-template <> struct meets<grid_group> {
-    enum { yes = 1 };
-    typedef grid_group group;
-};
-#define SHMEMD_NEEDS_MEETING(G) \
-    static_assert(meets<G>::yes, "a collective is made by a block or a grid: shmemd::block() or shmemd::grid()")
+PRIM_FN shmemd_group_t among(thread_group) { return shmemd_thread(); }
+PRIM_FN shmemd_group_t among(wave_group) { return shmemd_wave(); }
+PRIM_FN shmemd_group_t among(shmemd_group_t g) { return g; }
+PRIM_FN block_group among(block_group g) { return g; }
+PRIM_FN grid_group among(grid_group g) { return g; }
+template <class G> PRIM_FN block_group among(G)
+{
+    static_assert(never<G>::yes, "a collective takes shmemd::thread(), wave(), block() or grid() behind the handle");
+    return block_group();
+}
 
 namespace named
 {
-#define SHMEMD_COLL_OF(form)                                                                                      \
-    PRIM_FN int barrier(shmemd_t h, form##_group) { return shmemd_barrier_##form(h); }                            \
-    PRIM_FN int sync(shmemd_t h, form##_group) { return shmemd_sync_##form(h); }                                  \
-    PRIM_FN int broadcast(shmemd_t h, form##_group, void *dest, const void *source, size_t bytes, int root)       \
-    {                                                                                                             \
-        return shmemd_broadcastmem_##form(h, dest, source, bytes, root);                                          \
-    }                                                                                                             \
-    PRIM_FN int fcollect(shmemd_t h, form##_group, void *dest, const void *source, size_t bytes)                  \
-    {                                                                                                             \
-        return shmemd_fcollectmem_##form(h, dest, source, bytes);                                                 \
-    }                                                                                                             \
-    PRIM_FN int alltoall(shmemd_t h, form##_group, void *dest, const void *source, size_t bytes)                  \
-    {                                                                                                             \
-        return shmemd_alltoallmem_##form(h, dest, source, bytes);                                                 \
-    }                                                                                                             \
-    PRIM_FN int permute(shmemd_t h, form##_group, void *dest, const void *source, size_t bytes, int to, int from) \
-    {                                                                                                             \
-        return shmemd_permutemem_##form(h, dest, source, bytes, to, from);                                        \
-    }                                                                                                             \
-    PRIM_FN int alltoallv(shmemd_t h, form##_group, const isod_vector &w) { return isod_alltoallv_##form(h, w); }
+#define SHMEMD_COLL_OF(form)                                                                              \
+    PRIM_FN int barrier(SHMEMD_IN_##form) { return shmemd_barrier_##form(SHMEMD_AS_##form); }             \
+    PRIM_FN int sync(SHMEMD_IN_##form) { return shmemd_sync_##form(SHMEMD_AS_##form); }                   \
+    PRIM_FN int broadcast(SHMEMD_IN_##form, void *dest, const void *source, size_t bytes, int root)       \
+    {                                                                                                     \
+        return shmemd_broadcastmem_##form(SHMEMD_AS_##form, dest, source, bytes, root);                   \
+    }                                                                                                     \
+    PRIM_FN int fcollect(SHMEMD_IN_##form, void *dest, const void *source, size_t bytes)                  \
+    {                                                                                                     \
+        return shmemd_fcollectmem_##form(SHMEMD_AS_##form, dest, source, bytes);                          \
+    }                                                                                                     \
+    PRIM_FN int alltoall(SHMEMD_IN_##form, void *dest, const void *source, size_t bytes)                  \
+    {                                                                                                     \
+        return shmemd_alltoallmem_##form(SHMEMD_AS_##form, dest, source, bytes);                          \
+    }                                                                                                     \
+    PRIM_FN int permute(SHMEMD_IN_##form, void *dest, const void *source, size_t bytes, int to, int from) \
+    {                                                                                                     \
+        return shmemd_permutemem_##form(SHMEMD_AS_##form, dest, source, bytes, to, from);                 \
+    }
+#define SHMEMD_IN_block shmemd_t h, block_group
+#define SHMEMD_IN_grid shmemd_t h, grid_group
+#define SHMEMD_IN_group shmemd_t h, shmemd_group_t g
 SHMEMD_COLL_OF(block)
 SHMEMD_COLL_OF(grid)
-#define SHMEMD_REDUCE_FORM_OF(NAME, T, op, form)                                               \
-    PRIM_FN int op(shmemd_t h, form##_group, T *dest, const T *source, size_t nelems)          \
-    {                                                                                          \
-        return shmemd##NAME##_##op##_##form(h, dest, source, nelems);                          \
-    }                                                                                          \
-    PRIM_FN int op##scatter(shmemd_t h, form##_group, T *dest, const T *source, size_t nelems) \
-    {                                                                                          \
-        return shmemd##NAME##_##op##scatter_##form(h, dest, source, nelems);                   \
+SHMEMD_COLL_OF(group)
+PRIM_FN int alltoallv(shmemd_t h, block_group, const isod_vector &w) { return isod_alltoallv_block(h, w); }
+PRIM_FN int alltoallv(shmemd_t h, grid_group, const isod_vector &w) { return isod_alltoallv_grid(h, w); }
+#define SHMEMD_REDUCE_FORM_OF(NAME, T, op, form)                                            \
+    PRIM_FN int op(SHMEMD_IN_##form, T *dest, const T *source, size_t nelems)               \
+    {                                                                                       \
+        return shmemd##NAME##_##op##_##form(SHMEMD_AS_##form, dest, source, nelems);        \
+    }                                                                                       \
+    PRIM_FN int op##scatter(SHMEMD_IN_##form, T *dest, const T *source, size_t nelems)      \
+    {                                                                                       \
+        return shmemd##NAME##_##op##scatter_##form(SHMEMD_AS_##form, dest, source, nelems); \
     }
 #define SHMEMD_REDUCE_NAMED_OF(NAME, T, op, ...) \
     SHMEMD_REDUCE_FORM_OF(NAME, T, op, block)    \
-    SHMEMD_REDUCE_FORM_OF(NAME, T, op, grid)
+    SHMEMD_REDUCE_FORM_OF(NAME, T, op, grid)     \
+    SHMEMD_REDUCE_FORM_OF(NAME, T, op, group)
 #define SHMEMD_REDUCE_TYPE_OF(NAME, T, op, ...) SHMEMD_REDUCE_NAMED_OF(_##NAME, T, op, )
 #define SHMEMD_REDUCE_OF_LOGIC(op) SHMEM_LOGIC_DISTINCT(SHMEMD_REDUCE_NAMED_OF, op, )
 #define SHMEMD_REDUCE_OF_MINMAX(op)                                    \
@@ -650,49 +653,46 @@ SHMEMD_REDUCE_LOC_OF(int64)
 SHMEMD_REDUCE_LOC_OF(double2)
 } // namespace named
 
-PRIM_FN int barrier(shmemd_t h, thread_group) { return shmemd_barrier(h); }
-PRIM_FN int barrier(shmemd_t h, wave_group) { return shmemd_barrier_wave(h); }
-PRIM_FN int sync(shmemd_t h, thread_group) { return shmemd_sync(h); }
-PRIM_FN int sync(shmemd_t h, wave_group) { return shmemd_sync_wave(h); }
-template <class G> PRIM_FN int barrier(shmemd_t h, G)
+template <class G> PRIM_FN int barrier(shmemd_t h, G group) { return named::barrier(h, among(group)); }
+template <class G> PRIM_FN int sync(shmemd_t h, G group) { return named::sync(h, among(group)); }
+template <class T, class G> PRIM_FN int broadcast(shmemd_t h, G group, SHMEMD_SOURCE, size_t nelems, int root)
 {
-    SHMEMD_NEEDS_MEETING(G);
-    return named::barrier(h, typename meets<G>::group());
-}
-template <class G> PRIM_FN int sync(shmemd_t h, G)
-{
-    SHMEMD_NEEDS_MEETING(G);
-    return named::sync(h, typename meets<G>::group());
-}
-template <class T, class G> PRIM_FN int broadcast(shmemd_t h, G, SHMEMD_SOURCE, size_t nelems, int root)
-{
-    SHMEMD_NEEDS_MEETING(G);
     SHMEMD_NEEDS_MOVES(T);
-    return named::broadcast(h, typename meets<G>::group(), dest, source, nelems * sizeof(A), root);
+    return named::broadcast(h, among(group), dest, source, nelems * sizeof(A), root);
 }
-template <class T, class G> PRIM_FN int fcollect(shmemd_t h, G, SHMEMD_SOURCE, size_t nelems)
+template <class T, class G> PRIM_FN int fcollect(shmemd_t h, G group, SHMEMD_SOURCE, size_t nelems)
 {
-    SHMEMD_NEEDS_MEETING(G);
     SHMEMD_NEEDS_MOVES(T);
-    return named::fcollect(h, typename meets<G>::group(), dest, source, nelems * sizeof(A));
+    return named::fcollect(h, among(group), dest, source, nelems * sizeof(A));
 }
-template <class T, class G> PRIM_FN int alltoall(shmemd_t h, G, SHMEMD_SOURCE, size_t nelems)
+template <class T, class G> PRIM_FN int alltoall(shmemd_t h, G group, SHMEMD_SOURCE, size_t nelems)
 {
-    SHMEMD_NEEDS_MEETING(G);
     SHMEMD_NEEDS_MOVES(T);
-    return named::alltoall(h, typename meets<G>::group(), dest, source, nelems * sizeof(A));
+    return named::alltoall(h, among(group), dest, source, nelems * sizeof(A));
 }
-template <class T, class G> PRIM_FN int permute(shmemd_t h, G, SHMEMD_SOURCE, size_t nelems, int to, int from)
+template <class T, class G> PRIM_FN int permute(shmemd_t h, G group, SHMEMD_SOURCE, size_t nelems, int to, int from)
 {
-    SHMEMD_NEEDS_MEETING(G);
     SHMEMD_NEEDS_MOVES(T);
-    return named::permute(h, typename meets<G>::group(), dest, source, nelems * sizeof(A), to, from);
+    return named::permute(h, among(group), dest, source, nelems * sizeof(A), to, from);
 }
+// Its groups.
+template <class G> struct meets {
+    enum { yes = 0 };
+    typedef block_group group;
+};
+template <> struct meets<block_group> {
+    enum { yes = 1 };
+    typedef block_group group;
+};
+template <> struct meets<grid_group> {
+    enum { yes = 1 };
+    typedef grid_group group;
+};
 template <class T, class G>
 PRIM_FN int alltoallv(shmemd_t h, G, T *dest, const size_t *dest_nelems, const size_t *dest_displs,
                       const typename same<T>::as *source, const size_t *source_nelems, const size_t *source_displs)
 {
-    SHMEMD_NEEDS_MEETING(G);
+    static_assert(meets<G>::yes, "alltoallv is made by a block or a grid: shmemd::block() or shmemd::grid()");
     SHMEMD_NEEDS_MOVES(T);
     isod_vector w = isod_vector_of(dest, source, sizeof(A));
     w.dest_nelems = dest_nelems;
@@ -707,18 +707,16 @@ PRIM_FN int alltoallv(shmemd_t h, G, T *dest, const size_t *dest_nelems, const s
                  "reductions min and max: of real numbers of the tables; fp8 and complex have none in kernels")
 #define SHMEMD_NEEDS_SUM(T) \
     SHMEMD_NEEDS(sum, T, 0, "reductions sum and prod: of types of the tables; fp8 has none in kernels")
-#define SHMEMD_REDUCE_CALL(op, old, TABLE, ...)                                                         \
-    template <class T, class G> PRIM_FN int op(shmemd_t h, G, SHMEMD_SOURCE, size_t nelems)             \
-    {                                                                                                   \
-        SHMEMD_NEEDS_MEETING(G);                                                                        \
-        SHMEMD_NEEDS_##TABLE(T);                                                                        \
-        return named::op(h, typename meets<G>::group(), (A *)dest, (const A *)source, nelems);          \
-    }                                                                                                   \
-    template <class T, class G> PRIM_FN int op##scatter(shmemd_t h, G, SHMEMD_SOURCE, size_t nelems)    \
-    {                                                                                                   \
-        SHMEMD_NEEDS_MEETING(G);                                                                        \
-        SHMEMD_NEEDS_##TABLE(T);                                                                        \
-        return named::op##scatter(h, typename meets<G>::group(), (A *)dest, (const A *)source, nelems); \
+#define SHMEMD_REDUCE_CALL(op, old, TABLE, ...)                                                            \
+    template <class T, class G> PRIM_FN int op(shmemd_t h, G group, SHMEMD_SOURCE, size_t nelems)          \
+    {                                                                                                      \
+        SHMEMD_NEEDS_##TABLE(T);                                                                           \
+        return named::op(h, among(group), (A *)dest, (const A *)source, nelems);                           \
+    }                                                                                                      \
+    template <class T, class G> PRIM_FN int op##scatter(shmemd_t h, G group, SHMEMD_SOURCE, size_t nelems) \
+    {                                                                                                      \
+        SHMEMD_NEEDS_##TABLE(T);                                                                           \
+        return named::op##scatter(h, among(group), (A *)dest, (const A *)source, nelems);                  \
     }
 #define SHMEMD_NEEDS_LOC(T) \
     SHMEMD_NEEDS(loc, T, 0, "maxloc and minloc: of shmemd_float_loc_t, int32, double, int64 and double2 only")

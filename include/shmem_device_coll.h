@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /* In-kernel collectives. Included by shmem_device.h.
  *
- * Who calls: barrier and sync a thread, a wave, a block or a grid; all else a block or a grid. _block: all threads of a
- * block. Block b works with the blocks b of the other members, which make the same calls in the same order, with equal
- * sizes. Blocks do not wait for other blocks of their PE. _grid: all threads of all blocks of the kernel, in grids of
- * equally many blocks on every member; all blocks must be able to run at once (shmemx_max_blocks). Where block numbers
- * differ between members, shmemd_lane says which blocks work together. A handle, that is a (team, slot), is used by one
- * kernel at a time; kernels that run at the same time use different slots.
+ * Who calls. _block: all threads of a block. Block b works with the blocks b of the other members, which make the same
+ * calls in the same order, with equal sizes. Blocks do not wait for other blocks of their PE. _grid: all threads of all
+ * blocks of the kernel, in grids of equally many blocks on every member; all blocks must be able to run at once
+ * (shmemx_max_blocks). _group(h, g, ...), of all but alltoallv: g is shmemd_thread(), shmemd_wave() or shmemd_block().
+ * A thread and a wave call in the sequence of their block, one of them at a time: another one comes next behind a
+ * shmemd_group_sync of the block. One member may take part by a thread and another one by a wave; in barrier and sync
+ * by a block, too. In all else all members are blocks or none is, since a block's data goes other ways. Where block
+ * numbers differ between members, shmemd_lane says which blocks work together. A handle, that is a (team, slot), is
+ * used by one kernel at a time; kernels that run at the same time use different slots.
  *
  * Arguments: dest and source are symmetric: device memory or registered buffers, aligned to their elements. Copies are
  * fastest at multiples of 16. Sizes may be 0. dest and source do not overlap, unless the call allows it.
  *
- * Buffers: everything that the block (the grid) has stored before the call is part of its source, without a sync in
- * between. Others may write dest as soon as this PE has entered the call, never before. When the call returns, the
- * whole dest is there for all threads of the block (the grid), and source may be written. Only barrier completes puts
- * of the caller.
+ * Buffers: everything that the group (the block, the grid) has stored before the call is part of its source, without a
+ * sync in between. Others may write dest as soon as this PE has entered the call, never before. When the call returns,
+ * the whole dest is there for all threads of the group (the block, the grid), and source may be written. Only barrier
+ * completes puts of the caller.
  *
  * Return: 0, equal for all threads. Nonzero: a wait has given up, now or earlier, or the call was wrong
  * (shmemx_device_error says why); then dest is undefined.
@@ -27,6 +30,7 @@
 #include "shmem_device.h" /* may be included in either order */
 
 #include "../coll/kernel/alltoallv_device.h"
+#include "../coll/kernel/few_device.h"
 #include "../coll/kernel/move_device.h"
 #include "../coll/kernel/reduce_device.h"
 #include "../coll/kernel/sync_device.h"
@@ -52,13 +56,19 @@ PRIM_FN int shmemd_barrier_grid(shmemd_t h) { return isod_barrier_grid(h); }
 /* Arrival only: it orders no memory and completes nothing, and is fast for that reason. */
 PRIM_FN int shmemd_sync_block(shmemd_t h) { return isod_sync_block(h); }
 PRIM_FN int shmemd_sync_grid(shmemd_t h) { return isod_sync_grid(h); }
-/* The same by the calling thread, or by its wave, in the sequence of its block (or of the lane that shmemd_lane has
- * chosen): members may take part by a thread, a wave or a block. One of them at a time is in the sequence: other threads
- * of the block come next behind a shmemd_group_sync of the block. */
-PRIM_FN int shmemd_barrier(shmemd_t h) { return isod_barrier_by_few(h, prim_group_thread()); }
-PRIM_FN int shmemd_barrier_wave(shmemd_t h) { return isod_barrier_by_few(h, prim_group_wave()); }
-PRIM_FN int shmemd_sync(shmemd_t h) { return isod_sync_by_few(h, prim_group_thread()); }
-PRIM_FN int shmemd_sync_wave(shmemd_t h) { return isod_sync_by_few(h, prim_group_wave()); }
+/* The same by the calling thread, by its wave, and by any group. */
+PRIM_FN int shmemd_barrier(shmemd_t h) { return isod_barrier_few(h, prim_group_thread()); }
+PRIM_FN int shmemd_barrier_wave(shmemd_t h) { return isod_barrier_few(h, prim_group_wave()); }
+PRIM_FN int shmemd_sync(shmemd_t h) { return isod_sync_few(h, prim_group_thread()); }
+PRIM_FN int shmemd_sync_wave(shmemd_t h) { return isod_sync_few(h, prim_group_wave()); }
+PRIM_FN int shmemd_barrier_group(shmemd_t h, shmemd_group_t g)
+{
+    return g.kind == PRIM_BLOCK ? isod_barrier_block(h) : isod_barrier_few(h, g);
+}
+PRIM_FN int shmemd_sync_group(shmemd_t h, shmemd_group_t g)
+{
+    return g.kind == PRIM_BLOCK ? isod_sync_block(h) : isod_sync_few(h, g);
+}
 /* Synchronises the blocks of this PE's grid: they see each other's stores. No other PE takes part. */
 PRIM_FN int shmemd_grid_sync(shmemd_t h) { return isod_grid_sync(h) ? 1 : 0; }
 
@@ -71,72 +81,87 @@ PRIM_FN int shmemd_grid_sync(shmemd_t h) { return isod_grid_sync(h) ? 1 : 0; }
  * they go to its dest + dest_displs[this PE]. Arrays are in any memory that the kernel can load, have n_pes elements,
  * and count elements (mem: bytes); only the member itself reads them. The two numbers of a pair are below 1 TiB, which
  * is not checked, and equal; else both its members return nonzero, and the smaller number arrives. */
+#define SHMEMD_BY_block shmemd_t h
+#define SHMEMD_BY_grid shmemd_t h
+#define SHMEMD_BY_group shmemd_t h, shmemd_group_t g
+#define SHMEMD_AS_block h
+#define SHMEMD_AS_grid h
+#define SHMEMD_AS_group h, g
 #define SHMEMD_EXCHANGE(form)                                                                                        \
-    PRIM_FN int shmemd_broadcastmem_##form(shmemd_t h, void *dest, const void *source, size_t bytes, int root)       \
+    PRIM_FN int shmemd_broadcastmem_##form(SHMEMD_BY_##form, void *dest, const void *source, size_t bytes, int root) \
     {                                                                                                                \
         PRIM_CHECK_ADDR("dest", dest, bytes, 1u);                                                                    \
         struct isod_move w = isod_move_of(dest, source, bytes);                                                      \
         w.from = root;                                                                                               \
-        return isod_broadcast_##form(h, w);                                                                          \
+        return isod_broadcast_##form(SHMEMD_AS_##form, w);                                                           \
     }                                                                                                                \
-    PRIM_FN int shmemd_fcollectmem_##form(shmemd_t h, void *dest, const void *source, size_t bytes)                  \
+    PRIM_FN int shmemd_fcollectmem_##form(SHMEMD_BY_##form, void *dest, const void *source, size_t bytes)            \
     {                                                                                                                \
         SHMEMD_CHECK_BUFFERS(bytes);                                                                                 \
         struct isod_move w = isod_move_of(dest, source, bytes);                                                      \
         w.dest_stride = bytes;                                                                                       \
-        return isod_exchange_##form(h, w, ISOD_CALL_FCOLLECT);                                                       \
+        return isod_exchange_##form(SHMEMD_AS_##form, w, ISOD_CALL_FCOLLECT);                                        \
     }                                                                                                                \
-    PRIM_FN int shmemd_alltoallmem_##form(shmemd_t h, void *dest, const void *source, size_t bytes)                  \
+    PRIM_FN int shmemd_alltoallmem_##form(SHMEMD_BY_##form, void *dest, const void *source, size_t bytes)            \
     {                                                                                                                \
         SHMEMD_CHECK_BUFFERS(bytes);                                                                                 \
         struct isod_move w = isod_move_of(dest, source, bytes);                                                      \
         w.dest_stride = w.source_stride = bytes;                                                                     \
-        return isod_exchange_##form(h, w, ISOD_CALL_ALLTOALL);                                                       \
+        return isod_exchange_##form(SHMEMD_AS_##form, w, ISOD_CALL_ALLTOALL);                                        \
     }                                                                                                                \
-    PRIM_FN int shmemd_permutemem_##form(shmemd_t h, void *dest, const void *source, size_t bytes, int to, int from) \
+    PRIM_FN int shmemd_permutemem_##form(SHMEMD_BY_##form, void *dest, const void *source, size_t bytes, int to,     \
+                                         int from)                                                                   \
     {                                                                                                                \
         SHMEMD_CHECK_BUFFERS(bytes);                                                                                 \
         struct isod_move w = isod_move_of(dest, source, bytes);                                                      \
         w.to = to;                                                                                                   \
         w.from = from;                                                                                               \
-        return isod_permute_##form(h, w);                                                                            \
-    }                                                                                                                \
-    SHMEMD_VECTOR(alltoallvmem, void, 1, form)
-#define SHMEMD_VECTOR(name, T, bytes, form)                                                                          \
-    PRIM_FN int shmemd_##name##_##form(shmemd_t h, T *dest, const size_t *dest_nelems, const size_t *dest_displs,    \
-                                       const T *source, const size_t *source_nelems, const size_t *source_displs)    \
-    {                                                                                                                \
-        struct isod_vector w = isod_vector_of(dest, source, bytes);                                                  \
-        w.dest_nelems = dest_nelems;                                                                                 \
-        w.dest_displs = dest_displs;                                                                                 \
-        w.source_nelems = source_nelems;                                                                             \
-        w.source_displs = source_displs;                                                                             \
-        return isod_alltoallv_##form(h, w);                                                                          \
+        return isod_permute_##form(SHMEMD_AS_##form, w);                                                             \
     }
 SHMEMD_EXCHANGE(block)
 SHMEMD_EXCHANGE(grid)
+SHMEMD_EXCHANGE(group)
 
-#define SHMEMD_EXCHANGE_TYPE(NAME, TYPE, form, ...)                                                                   \
-    PRIM_FN int shmemd_##NAME##_broadcast_##form(shmemd_t h, TYPE *dest, const TYPE *source, size_t nelems, int root) \
-    {                                                                                                                 \
-        return shmemd_broadcastmem_##form(h, dest, source, nelems * sizeof(TYPE), root);                              \
-    }                                                                                                                 \
-    PRIM_FN int shmemd_##NAME##_fcollect_##form(shmemd_t h, TYPE *dest, const TYPE *source, size_t nelems)            \
-    {                                                                                                                 \
-        return shmemd_fcollectmem_##form(h, dest, source, nelems * sizeof(TYPE));                                     \
-    }                                                                                                                 \
-    PRIM_FN int shmemd_##NAME##_alltoall_##form(shmemd_t h, TYPE *dest, const TYPE *source, size_t nelems)            \
-    {                                                                                                                 \
-        return shmemd_alltoallmem_##form(h, dest, source, nelems * sizeof(TYPE));                                     \
-    }                                                                                                                 \
-    PRIM_FN int shmemd_##NAME##_permute_##form(shmemd_t h, TYPE *dest, const TYPE *source, size_t nelems, int to,     \
-                                               int from)                                                              \
-    {                                                                                                                 \
-        return shmemd_permutemem_##form(h, dest, source, nelems * sizeof(TYPE), to, from);                            \
-    }                                                                                                                 \
-    SHMEMD_VECTOR(NAME##_alltoallv, TYPE, sizeof(TYPE), form)
+#define SHMEMD_EXCHANGE_TYPE(NAME, TYPE, form, ...)                                                               \
+    PRIM_FN int shmemd_##NAME##_broadcast_##form(SHMEMD_BY_##form, TYPE *dest, const TYPE *source, size_t nelems, \
+                                                 int root)                                                        \
+    {                                                                                                             \
+        return shmemd_broadcastmem_##form(SHMEMD_AS_##form, dest, source, nelems * sizeof(TYPE), root);           \
+    }                                                                                                             \
+    PRIM_FN int shmemd_##NAME##_fcollect_##form(SHMEMD_BY_##form, TYPE *dest, const TYPE *source, size_t nelems)  \
+    {                                                                                                             \
+        return shmemd_fcollectmem_##form(SHMEMD_AS_##form, dest, source, nelems * sizeof(TYPE));                  \
+    }                                                                                                             \
+    PRIM_FN int shmemd_##NAME##_alltoall_##form(SHMEMD_BY_##form, TYPE *dest, const TYPE *source, size_t nelems)  \
+    {                                                                                                             \
+        return shmemd_alltoallmem_##form(SHMEMD_AS_##form, dest, source, nelems * sizeof(TYPE));                  \
+    }                                                                                                             \
+    PRIM_FN int shmemd_##NAME##_permute_##form(SHMEMD_BY_##form, TYPE *dest, const TYPE *source, size_t nelems,   \
+                                               int to, int from)                                                  \
+    {                                                                                                             \
+        return shmemd_permutemem_##form(SHMEMD_AS_##form, dest, source, nelems * sizeof(TYPE), to, from);         \
+    }
 SHMEM_DEVICE_TYPES(SHMEMD_EXCHANGE_TYPE, block, )
 SHMEM_DEVICE_TYPES(SHMEMD_EXCHANGE_TYPE, grid, )
+SHMEM_DEVICE_TYPES(SHMEMD_EXCHANGE_TYPE, group, )
+
+#define SHMEMD_VECTOR(name, T, bytes, form)                                                                       \
+    PRIM_FN int shmemd_##name##_##form(shmemd_t h, T *dest, const size_t *dest_nelems, const size_t *dest_displs, \
+                                       const T *source, const size_t *source_nelems, const size_t *source_displs) \
+    {                                                                                                             \
+        struct isod_vector w = isod_vector_of(dest, source, bytes);                                               \
+        w.dest_nelems = dest_nelems;                                                                              \
+        w.dest_displs = dest_displs;                                                                              \
+        w.source_nelems = source_nelems;                                                                          \
+        w.source_displs = source_displs;                                                                          \
+        return isod_alltoallv_##form(h, w);                                                                       \
+    }
+#define SHMEMD_VECTOR_TYPE(NAME, TYPE, ...)                    \
+    SHMEMD_VECTOR(NAME##_alltoallv, TYPE, sizeof(TYPE), block) \
+    SHMEMD_VECTOR(NAME##_alltoallv, TYPE, sizeof(TYPE), grid)
+SHMEMD_VECTOR(alltoallvmem, void, 1, block)
+SHMEMD_VECTOR(alltoallvmem, void, 1, grid)
+SHMEM_DEVICE_TYPES(SHMEMD_VECTOR_TYPE, )
 
 /* ---- reductions (section 9.10.9) ----
  * shmemd_NAME_OP_reduce_{block,grid}(h, dest, source, nelems): nelems elements of all members, combined element by
@@ -189,31 +214,32 @@ typedef struct {
 #define SHMEMD_ELEM_ptrdiff _i64
 typedef char shmemd_long_has_8_bytes[sizeof(long) == 8 && sizeof(size_t) == 8 ? 1 : -1];
 
-#define SHMEMD_REDUCE_STAMP(NAME, TYPE, OP, form, elem)                                                         \
-    PRIM_FN int shmemd_##NAME##_##OP##_##form(shmemd_t h, TYPE *dest, const TYPE *source, size_t nelems)        \
-    {                                                                                                           \
-        SHMEMD_CHECK_BUFFERS(nelems * sizeof(TYPE));                                                            \
-        struct isod_reduce w = isod_reduce_of(dest, source, nelems * sizeof(TYPE), 0);                          \
-        return isod_reduce_##form(h, w, ISOD_ELEM##elem, ISOD_OP_##OP, isod_reduce_pipelined##elem);            \
-    }                                                                                                           \
-    PRIM_FN int shmemd_##NAME##_##OP##scatter_##form(shmemd_t h, TYPE *dest, const TYPE *source, size_t nelems) \
-    {                                                                                                           \
-        SHMEMD_CHECK_BUFFERS(nelems * sizeof(TYPE));                                                            \
-        size_t bytes = nelems * sizeof(TYPE);                                                                   \
-        struct isod_reduce w = isod_reduce_of(dest, source, bytes, bytes);                                      \
-        return isod_reduce_##form(h, w, ISOD_ELEM##elem, ISOD_OP_##OP, isod_reduce_pipelined##elem);            \
+#define SHMEMD_REDUCE_STAMP(NAME, TYPE, OP, form, elem)                                                               \
+    PRIM_FN int shmemd_##NAME##_##OP##_##form(SHMEMD_BY_##form, TYPE *dest, const TYPE *source, size_t nelems)        \
+    {                                                                                                                 \
+        SHMEMD_CHECK_BUFFERS(nelems * sizeof(TYPE));                                                                  \
+        struct isod_reduce w = isod_reduce_of(dest, source, nelems * sizeof(TYPE), 0);                                \
+        return isod_reduce_##form(SHMEMD_AS_##form, w, ISOD_ELEM##elem, ISOD_OP_##OP, isod_reduce_pipelined##elem);   \
+    }                                                                                                                 \
+    PRIM_FN int shmemd_##NAME##_##OP##scatter_##form(SHMEMD_BY_##form, TYPE *dest, const TYPE *source, size_t nelems) \
+    {                                                                                                                 \
+        SHMEMD_CHECK_BUFFERS(nelems * sizeof(TYPE));                                                                  \
+        size_t bytes = nelems * sizeof(TYPE);                                                                         \
+        struct isod_reduce w = isod_reduce_of(dest, source, bytes, bytes);                                            \
+        return isod_reduce_##form(SHMEMD_AS_##form, w, ISOD_ELEM##elem, ISOD_OP_##OP, isod_reduce_pipelined##elem);   \
     }
-#define SHMEMD_REDUCE_AS(NAME, TYPE, OP, elem)         \
+#define SHMEMD_REDUCE_AS(NAME, TYPE, OP, elem)       \
     SHMEMD_REDUCE_STAMP(NAME, TYPE, OP, block, elem) \
-    SHMEMD_REDUCE_STAMP(NAME, TYPE, OP, grid, elem)
+    SHMEMD_REDUCE_STAMP(NAME, TYPE, OP, grid, elem)  \
+    SHMEMD_REDUCE_STAMP(NAME, TYPE, OP, group, elem)
 #define SHMEMD_REDUCE_TYPE(NAME, TYPE, OP, ...) SHMEMD_REDUCE_AS(NAME, TYPE, OP, SHMEMD_ELEM_##NAME)
 #define SHMEMD_REDUCE_LOGIC(OP) SHMEM_LOGIC_TYPES(SHMEMD_REDUCE_TYPE, OP, )
 #define SHMEMD_REDUCE_MINMAX(OP)                       \
     SHMEM_DEVICE_ARITH_TYPES(SHMEMD_REDUCE_TYPE, OP, ) \
-    SHMEMD_REDUCE_AS(half, shmemd_half_t, OP, _f16)     \
+    SHMEMD_REDUCE_AS(half, shmemd_half_t, OP, _f16)    \
     SHMEMD_REDUCE_AS(bfloat16, shmemd_bfloat16_t, OP, _bf16)
-#define SHMEMD_REDUCE_SUM(OP)                              \
-    SHMEMD_REDUCE_MINMAX(OP)                               \
+#define SHMEMD_REDUCE_SUM(OP)                               \
+    SHMEMD_REDUCE_MINMAX(OP)                                \
     SHMEMD_REDUCE_AS(complexf, shmemd_complexf_t, OP, _c32) \
     SHMEMD_REDUCE_AS(complexd, shmemd_complexd_t, OP, _c64)
 #define SHMEMD_REDUCE_OP(OP, OLD, TABLE, ...) SHMEMD_REDUCE_##TABLE(OP)
@@ -236,7 +262,7 @@ typedef struct {
 typedef struct {
     double value, at;
 } shmemd_double2_loc_t;
-#define SHMEMD_REDUCE_LOC(NAME, elem)                                    \
+#define SHMEMD_REDUCE_LOC(NAME, elem)                                  \
     SHMEMD_REDUCE_AS(NAME, shmemd_##NAME##_loc_t, maxloc_reduce, elem) \
     SHMEMD_REDUCE_AS(NAME, shmemd_##NAME##_loc_t, minloc_reduce, elem)
 SHMEMD_REDUCE_LOC(float, _f32_loc)

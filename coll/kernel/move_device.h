@@ -137,11 +137,17 @@ PRIM_CALL_FN int isod_broadcast_direct(shmemd_t h, struct isod_move w)
     return isod_coll_leave(&c);
 }
 
+PRIM_FN int isod_broadcast_refuse(shmemd_t h, struct prim_group g, const struct isod_move *w)
+{
+    return isod_coll_misuse_by(h, g, ISOD_CALL_BROADCAST, ISOD_MISUSE_ROOT, (uint64_t)h.n_pes,
+                               (uint64_t)(int64_t)w->from);
+}
+
 PRIM_FN int isod_broadcast(shmemd_t h, struct isod_move w)
 {
     struct isod_coll c;
     if ((uint32_t)w.from >= (uint32_t)h.n_pes)
-        return isod_coll_misuse(h, ISOD_CALL_BROADCAST, ISOD_MISUSE_ROOT, (uint64_t)h.n_pes, (uint32_t)w.from);
+        return isod_broadcast_refuse(h, prim_group_block(), &w);
     if (w.bytes == 0)
         return isod_coll_nothing(h);
     if (!isod_takes_ll(isod_facts_of(h, w.bytes)))
@@ -171,11 +177,11 @@ PRIM_FN bool isod_permute_is_right(shmemd_t h, const struct isod_move *w)
     return (uint32_t)w->to < n && (uint32_t)w->from < n && (w->to == h.my_pe) == (w->from == h.my_pe);
 }
 
-PRIM_FN int isod_permute_refuse(shmemd_t h, const struct isod_move *w)
+PRIM_FN int isod_permute_refuse(shmemd_t h, struct prim_group g, const struct isod_move *w)
 {
     bool to = (uint32_t)w->to >= (uint32_t)h.n_pes || w->to == h.my_pe;
-    return isod_coll_misuse(h, ISOD_CALL_PERMUTE, ISOD_MISUSE_PARTNER, (uint64_t)h.n_pes,
-                            to ? (uint32_t)w->to : (uint32_t)w->from);
+    return isod_coll_misuse_by(h, g, ISOD_CALL_PERMUTE, ISOD_MISUSE_PARTNER, (uint64_t)h.n_pes,
+                               (uint64_t)(int64_t)(to ? w->to : w->from));
 }
 
 PRIM_CALL_FN int isod_permute_direct(shmemd_t h, struct isod_move w)
@@ -213,7 +219,7 @@ PRIM_FN int isod_permute(shmemd_t h, struct isod_move w)
 {
     struct isod_coll c;
     if (!isod_permute_is_right(h, &w))
-        return isod_permute_refuse(h, &w);
+        return isod_permute_refuse(h, prim_group_block(), &w);
     if (w.bytes == 0)
         return isod_coll_nothing(h);
     if (!isod_takes_ll(isod_facts_of(h, w.bytes)))
@@ -264,7 +270,7 @@ PRIM_FN int isod_permute_grid(shmemd_t h, struct isod_move w)
 {
     int rc = 1;
     if (!isod_permute_is_right(h, &w))
-        return isod_permute_refuse(h, &w);
+        return isod_permute_refuse(h, prim_group_block(), &w);
     if (prim_call_begin() && !isod_grid_sync(h)) {
         if (isod_grid_part(h, &w.dest, &w.source, &w.bytes))
             (void)isod_permute_block(isod_without_lane(h), w);

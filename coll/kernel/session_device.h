@@ -131,13 +131,18 @@ PRIM_COLD_FN void isod_coll_leave_misuse(struct isod_team *team, struct isod_wai
     isod_coll_record_misuse(team, who, what, expected, seen);
 }
 
-/* For all threads of the block: one record, and what the call returns. */
+/* For all threads of g: one record, and what the call returns. */
+PRIM_FN int isod_coll_misuse_by(shmemd_t h, struct prim_group g, uint32_t call, enum isod_misuse what,
+                                uint64_t expected, uint64_t seen)
+{
+    if (prim_is_first(g))
+        isod_coll_leave_misuse(h.team, isod_who(call, -1), what, expected, seen);
+    prim_sync(g);
+    return 1;
+}
 PRIM_FN int isod_coll_misuse(shmemd_t h, uint32_t call, enum isod_misuse what, uint64_t expected, uint64_t seen)
 {
-    if (prim_is_first(prim_group_block()))
-        isod_coll_leave_misuse(h.team, isod_who(call, -1), what, expected, seen);
-    prim_sync(prim_group_block());
-    return 1;
+    return isod_coll_misuse_by(h, prim_group_block(), call, what, expected, seen);
 }
 
 /* A kernel without a ring, and a team of which pointers do not reach all members: true on all of them, since `direct` is

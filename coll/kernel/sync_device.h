@@ -8,11 +8,12 @@
 #include "call_device.h"
 #include "grid_device.h"
 
-/* A thread serves one member, and all of them are reached by pointer: no load is needed to know that. */
-PRIM_FN bool isod_syncs_directly(shmemd_t h)
+/* All members are reached by pointer, and each of them by a thread of its own, or by the only one: no load is needed to
+ * know that. */
+PRIM_FN bool isod_syncs_directly(shmemd_t h, struct prim_group g)
 {
     return isod_is_direct(h) && h.n_pes > 1 && h.n_pes <= ISOD_NEAR && isod_lane_of(h) < h.lanes &&
-           prim_size(prim_group_block()) >= (unsigned)h.n_pes;
+           (g.kind == PRIM_THREAD || prim_size(g) >= (unsigned)h.n_pes);
 }
 
 /* Before the flags of a barrier: this PE's operations on the ring are complete, its stores are seen before the flag. */
@@ -24,16 +25,17 @@ PRIM_FN void isod_barrier_complete(shmemd_t h)
         isod_ring_quiet(h);
 }
 
-/* Thread i flags member i and waits for its flag. false: given up. */
-PRIM_FN bool isod_synchronise_member(shmemd_t h, const struct isod_lane *lane, uint64_t epoch, uint32_t call,
-                                     enum isod_meaning meaning)
+/* By the calling thread, to the member. */
+PRIM_FN void isod_synchronise_send(shmemd_t h, const struct isod_lane *lane, uint64_t epoch, int32_t member)
 {
-    int32_t member = (int32_t)prim_rank(prim_group_block());
-    char *there = ISOD_LOAD_POINTER(&lane->near[member]), *here = ISOD_LOAD_POINTER(&lane->near[h.my_pe]);
-    if (meaning == ISOD_DATA)
-        isod_barrier_complete(h);
+    char *there = ISOD_LOAD_POINTER(&lane->near[member]);
     prim_store_flag_u64((uint64_t *)(void *)there + h.my_pe, epoch);
-
+}
+/* It waits for the member's flag. false: given up. */
+PRIM_FN bool isod_synchronise_wait(shmemd_t h, const struct isod_lane *lane, uint64_t epoch, uint32_t call,
+                                   enum isod_meaning meaning, int32_t member)
+{
+    char *here = ISOD_LOAD_POINTER(&lane->near[h.my_pe]);
     const uint64_t *flag = (const uint64_t *)(const void *)here + member;
     struct isod_waited who = isod_who(call, isod_world_pe(h, member));
     struct isod_waiting w = {0, 0};
@@ -138,31 +140,55 @@ PRIM_COLD_FN int isod_synchronise_by_rounds(struct isod_team *team, uint32_t cal
     return prim_sync_or(g, failed) ? 1 : 0;
 }
 
+/* Thread i flags member i and waits for its flag; a thread alone does so for all. false: given up. */
+PRIM_FN bool isod_synchronise_members(shmemd_t h, struct prim_group g, const struct isod_lane *lane, uint64_t epoch,
+                                      uint32_t call, enum isod_meaning meaning)
+{
+    const int32_t rank = (int32_t)prim_rank(g);
+    bool all = true;
+    if (g.kind != PRIM_THREAD && (rank >= h.n_pes || rank == h.my_pe))
+        return true;
+    if (meaning == ISOD_DATA)
+        isod_barrier_complete(h);
+    if (g.kind != PRIM_THREAD) {
+        isod_synchronise_send(h, lane, epoch, rank);
+        return isod_synchronise_wait(h, lane, epoch, call, meaning, rank);
+    }
+    PRIM_ROLLED
+    for (int32_t m = 0; m < h.n_pes; m++)
+        if (m != h.my_pe)
+            isod_synchronise_send(h, lane, epoch, m);
+    PRIM_ROLLED
+    for (int32_t m = 0; m < h.n_pes && all; m++)
+        if (m != h.my_pe)
+            all = isod_synchronise_wait(h, lane, epoch, call, meaning, m);
+    return all;
+}
+
 /* As short as it can be: each instruction here is latency of the smallest collective. The lane is read by all before
  * the first sync, and written by one thread that waits for a member, behind that wait. */
-PRIM_FN int isod_synchronise(shmemd_t h, uint32_t call, enum isod_meaning meaning)
+PRIM_FN int isod_synchronise(shmemd_t h, struct prim_group g, uint32_t call, enum isod_meaning meaning)
 {
-    struct prim_group block = prim_group_block();
     struct isod_lane *lane = ISOD_LANES(h.team) + isod_lane_of(h);
-    if (!isod_syncs_directly(h))
-        return isod_synchronise_by_rounds(h.team, isod_coll_call_of(h, call), meaning, block);
-    int32_t rank = (int32_t)prim_rank(block), clerk = h.my_pe == 0 ? 1 : 0;
+    if (!isod_syncs_directly(h, g))
+        return isod_synchronise_by_rounds(h.team, isod_coll_call_of(h, call), meaning, g);
+    int32_t rank = (int32_t)prim_rank(g), clerk = h.my_pe == 0 && g.kind != PRIM_THREAD ? 1 : 0;
     uint64_t done = lane->epoch, epoch = done + 1, dead = lane->dead;
     uint32_t users = 0, status = 0;
     if (meaning == ISOD_DATA)
-        prim_gather_stores(block);
+        prim_gather_stores(g);
     else
-        prim_sync(block); /* all threads of the block have arrived, before any flag says so */
+        prim_sync(g); /* all threads of the group have arrived, before any flag says so */
     if (dead != 0)
         return 1;
     if (isod_coll_numbers_turn(done, ISOD_EPOCHS_OF_CALL)) /* the same epoch on all members, by whichever way they go */
-        return isod_synchronise_by_rounds(h.team, isod_coll_call_of(h, call), meaning, block);
+        return isod_synchronise_by_rounds(h.team, isod_coll_call_of(h, call), meaning, g);
     if (rank == clerk) { /* under way until the flags have come */
         users = (uint32_t)prim_load_relaxed_u64(&lane->users);
         status = (uint32_t)prim_load_relaxed_u64(&h.team->status);
         prim_store_relaxed_u64(&lane->users, 1);
     }
-    bool bad = rank < h.n_pes && rank != h.my_pe && !isod_synchronise_member(h, lane, epoch, call, meaning);
+    bool bad = !isod_synchronise_members(h, g, lane, epoch, call, meaning);
     if (rank == clerk) {
         lane->epoch = epoch;
         prim_store_relaxed_u64(&lane->users, 0);
@@ -171,15 +197,24 @@ PRIM_FN int isod_synchronise(shmemd_t h, uint32_t call, enum isod_meaning meanin
             isod_coll_leave_misuse(h.team, isod_who(call, -1), ISOD_MISUSE_USERS, 0, users);
     }
     if (isod_lane_chosen(h) != 0)
-        prim_settle_stores(block); /* flags and lane: the block that has the lane next may hear of it from any thread */
-    return prim_sync_or(block, bad) ? isod_coll_fail(h.team, lane, call, 0) : 0;
+        prim_settle_stores(g); /* flags and lane: the group that has the lane next may hear of it from any thread */
+    if (!prim_sync_or(g, bad))
+        return 0;
+    if (g.kind == PRIM_BLOCK)
+        return isod_coll_fail(h.team, lane, call, 0);
+    if (prim_is_first(g)) { /* as there */
+        const struct isod_rounds r = {epoch, false};
+        (void)isod_rounds_leave(h.team, isod_coll_call_of(h, call), r, true);
+    }
+    prim_sync(g);
+    return 1;
 }
 
 PRIM_FN int isod_synchronise_block(shmemd_t h, uint32_t call, enum isod_meaning meaning)
 {
     int rc = 0;
     if (prim_call_begin())
-        rc = isod_synchronise(h, call, meaning);
+        rc = isod_synchronise(h, prim_group_block(), call, meaning);
     return prim_call_end(rc);
 }
 
@@ -187,13 +222,13 @@ PRIM_FN int isod_sync_block(shmemd_t h) { return isod_synchronise_block(h, ISOD_
 PRIM_FN int isod_barrier_block(shmemd_t h) { return isod_synchronise_block(h, ISOD_CALL_BARRIER, ISOD_DATA); }
 
 /* By one thread or one wave, in the sequence of its block's lane. */
-PRIM_FN int isod_sync_by_few(shmemd_t h, struct prim_group g)
+PRIM_FN int isod_sync_few(shmemd_t h, struct prim_group g)
 {
-    return isod_synchronise_by_rounds(h.team, isod_coll_call_of(h, ISOD_CALL_SYNC), ISOD_ARRIVAL, g);
+    return isod_synchronise(h, g, ISOD_CALL_SYNC, ISOD_ARRIVAL);
 }
-PRIM_FN int isod_barrier_by_few(shmemd_t h, struct prim_group g)
+PRIM_FN int isod_barrier_few(shmemd_t h, struct prim_group g)
 {
-    return isod_synchronise_by_rounds(h.team, isod_coll_call_of(h, ISOD_CALL_BARRIER), ISOD_DATA, g);
+    return isod_synchronise(h, g, ISOD_CALL_BARRIER, ISOD_DATA);
 }
 
 PRIM_FN int isod_sync_grid(shmemd_t h)

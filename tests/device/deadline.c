@@ -89,7 +89,8 @@ SHMEMD_KERNEL(exchange, struct wait_args, a)
 }
 
 /* On a handle that has given up: each kind of wait for a word that never comes returns, and says so where it can. */
-enum { SAID_PE_WAIT = 1, SAID_ALL = 2, SAID_ANY = 4, SAID_SOME = 8, SAID_PACKET = 16, SAID_FOR = 32, SAID = 63 };
+enum { SAID_PE_WAIT = 1, SAID_ALL = 2, SAID_ANY = 4, SAID_SOME = 8, SAID_PACKET = 16, SAID_FOR = 32, SAID_FEW = 64 };
+enum { SAID = 127 };
 SHMEMD_KERNEL(wait_in_vain, struct wait_args, a)
 {
     size_t index = 7;
@@ -108,6 +109,8 @@ SHMEMD_KERNEL(wait_in_vain, struct wait_args, a)
         said |= SAID_PACKET;
     if (shmemd_uint64_wait_until_for(a.h, a.word, SHMEM_CMP_EQ, a.value, (uint64_t)1 << 50) == 0)
         said |= SAID_FOR;
+    if (shmemd_uint64_max_reduce_group(a.h, shmemd_thread(), a.other, a.other, 1) != 0)
+        said |= SAID_FEW;
     a.told[1] = said;
 }
 

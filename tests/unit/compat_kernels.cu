@@ -34,3 +34,5 @@ COMPAT(barrier) { nvshmem_barrier_all(); }
 COMPAT(barrier_warp) { nvshmemx_barrier_all_warp(); }
 COMPAT(barrier_block) { nvshmemx_barrier_all_block(); }
 COMPAT(sync_block) { nvshmemx_sync_all_block(); }
+COMPAT(reduce) { nvshmem_float_sum_reduce(NVSHMEM_TEAM_WORLD, dest, source, nelems); }
+COMPAT(reduce_warp) { nvshmemx_float_sum_reduce_warp(NVSHMEM_TEAM_WORLD, dest, source, nelems); }

@@ -48,10 +48,10 @@ SHMEMD_GLOBAL void refused(shmemd_t h, token *tokens, float *floats, const long 
     shmemd::sum_reduce(h, shmemd::block(), bools, bools + 8, 8);
 #endif
 #if CASE == 9 // made by a block or a grid
-    shmemd::fcollect(h, shmemd::wave(), floats, floats + 8, 1);
+    shmemd::alltoallv(h, shmemd::wave(), floats, nullptr, nullptr, floats + 8, nullptr, nullptr);
 #endif
-#if CASE == 10 // made by a block or a grid
-    shmemd::sum_reduce(h, shmemd::thread(), floats, floats + 8, 8);
+#if CASE == 10 // a collective takes shmemd::thread
+    shmemd::sum_reduce(h, 5, floats, floats + 8, 8);
 #endif
 #if CASE == 11 // behind the handle
     shmemd::put(h, shmemd::grid(), floats, floats + 8, 8, 0);
