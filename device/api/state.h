@@ -59,8 +59,8 @@ enum isod_call {
       "(32766: or more)")                                                                                              \
     X(USERS, "%llu other blocks may be in a collective of this lane, team and slot at once, there were %llu: "         \
              "kernels that run at the same time need different slots, blocks of a kernel different lanes")             \
-    X(ROOT, "PE numbers of the team are below %llu, the root is %llu")                                                 \
-    X(PARTNER, "PE numbers of the team are below %llu, to or from is %llu; a PE that sends to itself receives from "   \
+    X(ROOT, "PE numbers of the team are below %llu, the root is %lld")                                                 \
+    X(PARTNER, "PE numbers of the team are below %llu, to or from is %lld; a PE that sends to itself receives from "   \
                "itself")                                                                                               \
     X(BLOCKS, "host_blocks->receive_bytes is %llu, but the member sends %llu bytes; no more than the smaller number "  \
               "arrives")                                                                                                \
