@@ -121,7 +121,7 @@ enum gpu_pointer iso_gpu_pointer_kind(struct gpu *gpu, const void *ptr);
 
 int iso_gpu_stream_create(struct gpu *gpu, bool high_priority,
                           gpu_stream *stream); /* never waits for the default one */
-void iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream);
+int iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream); /* NULL-tolerant */
 int iso_gpu_stream_wait(struct gpu *gpu, gpu_stream stream); /* the host waits until it is idle, by yielding */
 int iso_gpu_wait_all(struct gpu *gpu); /* until all streams of this process on the device are, the vendor's own too */
 /* Work enqueued in `later` from now on begins when the work that is in `earlier` now is done. */
@@ -153,7 +153,7 @@ int iso_gpu_stream_words(struct gpu *gpu, const struct gpu_word *words, int n, g
 int iso_gpu_graph_begin(struct gpu *gpu, gpu_stream stream);
 int iso_gpu_graph_end(struct gpu *gpu, gpu_stream stream, gpu_graph *graph);
 int iso_gpu_graph_launch(struct gpu *gpu, gpu_graph graph, gpu_stream stream);
-void iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph);
+int iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph);
 
 /* ---- marks: when a stream came to a place ---- */
 

@@ -161,10 +161,13 @@ PRIM_FN struct shmemd_slice shmemd_slice_of_block(size_t nelems)
     return slice;
 }
 
-/* First statements of a call; __func__ is its name. The PE; buffers of so many bytes; both; the word of an atomic, a
+/* First statements of a call; __func__ is its name. The PE; a number of bytes; buffers of so many; all of it; the word of an atomic, a
  * signal or a wait; a comparison; a signal; an area of packets; strides. */
 #define SHMEMD_CHECK_PE PRIM_CHECK_PE("pe", pe, h.n_pes)
+#define SHMEMD_CHECK_BYTES(bytes) \
+    PRIM_CHECK_VALUE(__func__, "the number of bytes", bytes, (uint64_t)(bytes) >> 47 == 0, "0 .. 2^47 - 1")
 #define SHMEMD_CHECK_BUFFERS(bytes)           \
+    SHMEMD_CHECK_BYTES(bytes);                \
     PRIM_CHECK_ADDR("dest", dest, bytes, 1u); \
     PRIM_CHECK_ADDR("source", source, bytes, 1u)
 #define SHMEMD_CHECK_MOVE(bytes) \

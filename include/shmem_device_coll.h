@@ -79,8 +79,9 @@ PRIM_FN int shmemd_grid_sync(shmemd_t h) { return isod_grid_sync(h) ? 1 : 0; }
  * permute: source to the dest of PE `to`, where this PE is `from`; a PE that sends to itself receives from itself.
  * alltoallv: source_nelems[m] elements from source + source_displs[m] to member m, which expects as many from this PE:
  * they go to its dest + dest_displs[this PE]. Arrays are in any memory that the kernel can load, have n_pes elements,
- * and count elements (mem: bytes); only the member itself reads them. The two numbers of a pair are below 1 TiB, which
- * is not checked, and equal; else both its members return nonzero, and the smaller number arrives. */
+ * and count elements (mem: bytes); only the member itself reads them. The two numbers of a pair are equal, and
+ * below 1 TiB - 2 bytes; else both its members return nonzero, and the smaller number arrives, of two larger ones
+ * nothing. */
 #define SHMEMD_BY_block shmemd_t h
 #define SHMEMD_BY_grid shmemd_t h
 #define SHMEMD_BY_group shmemd_t h, shmemd_group_t g
@@ -90,6 +91,7 @@ PRIM_FN int shmemd_grid_sync(shmemd_t h) { return isod_grid_sync(h) ? 1 : 0; }
 #define SHMEMD_EXCHANGE(form)                                                                                        \
     PRIM_FN int shmemd_broadcastmem_##form(SHMEMD_BY_##form, void *dest, const void *source, size_t bytes, int root) \
     {                                                                                                                \
+        SHMEMD_CHECK_BYTES(bytes);                                                                                   \
         PRIM_CHECK_ADDR("dest", dest, bytes, 1u);                                                                    \
         struct isod_move w = isod_move_of(dest, source, bytes);                                                      \
         w.from = root;                                                                                               \

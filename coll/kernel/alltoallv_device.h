@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* alltoallv inside kernels: each pair of members has a number of elements of its own. A receiver tells each sender where
- * its data goes and how much it expects, by places, so senders need not know dests of others; these also say that dest
- * may be written. Then all push, and flags say that the data is there. Both ends of a pair know both of its numbers, so
- * numbers that differ are an error of both. Includes: places_device.h and verbs of a session. Included by
+/* alltoallv inside kernels: each pair of members has a number of elements of its own. A receiver tells each sender
+ * where its data goes and how much it expects, by places, so senders need not know dests of others; these also say that
+ * dest may be written. Then all push, and flags say that the data is there. Both ends of a pair know both of its
+ * numbers, so numbers that differ are an error of both. Includes: places_device.h and verbs of a session. Included by
  * include/shmem_device_coll.h. */
 #ifndef ISO_ALLTOALLV_DEVICE_H
 #define ISO_ALLTOALLV_DEVICE_H
@@ -44,13 +44,20 @@ PRIM_FN uint64_t isod_vector_part(const struct isod_vector *w, uint64_t bytes, u
 struct isod_vector_pair {
     uint64_t at, expects, sends;
 };
-#define ISOD_VECTOR_MASK (((uint64_t)1 << 40) - 1)
+#define ISOD_VECTOR_MOST (((uint64_t)1 << 40) - 1)
+/* A number from MOST - 1 on cannot be told: MOST stands for what is expected, and MOST - 1 for what is sent, so that
+ * the pair is wrong. */
+PRIM_FN uint64_t isod_vector_told(const struct isod_vector *w, uint64_t nelems, uint64_t otherwise)
+{
+    const uint64_t bytes = nelems * w->unit;
+    return nelems < ISOD_VECTOR_MOST && bytes < ISOD_VECTOR_MOST - 1 ? bytes : otherwise;
+}
 PRIM_FN struct isod_vector_pair isod_vector_mine(const struct isod_vector *w, int32_t m)
 {
     struct isod_vector_pair p;
     p.at = w->dest_displs[m] * w->unit;
-    p.expects = w->dest_nelems[m] * w->unit & ISOD_VECTOR_MASK;
-    p.sends = w->source_nelems[m] * w->unit & ISOD_VECTOR_MASK;
+    p.expects = isod_vector_told(w, w->dest_nelems[m], ISOD_VECTOR_MOST);
+    p.sends = isod_vector_told(w, w->source_nelems[m], ISOD_VECTOR_MOST - 1);
     return p;
 }
 PRIM_FN struct isod_vector_pair isod_vector_pair_of(uint64_t first, uint64_t second)
@@ -116,7 +123,8 @@ PRIM_FN void isod_vector_send(struct isod_coll *c, const struct isod_vector *w)
         const char *source = w->source + w->source_displs[m] * w->unit;
         if (m != c->h.my_pe)
             p = isod_vector_pair_of(isod_place_sent(c, m, 0), isod_place_sent(c, m, 1));
-        uint64_t bytes = isod_vector_part(w, p.expects < sends ? p.expects : sends, &from);
+        sends = p.expects < sends ? p.expects : sends;
+        uint64_t bytes = sends < ISOD_VECTOR_MOST - 1 ? isod_vector_part(w, sends, &from) : 0;
         char *dest = w->dest + p.at + from;
         if (bytes != 0 && m != c->h.my_pe)
             isod_coll_put(c, m, dest, source + from, bytes);
@@ -140,8 +148,8 @@ PRIM_CALL_FN int isod_alltoallv(shmemd_t h, struct isod_vector w)
      * by the ring. */
     if (prim_sync_or(prim_group_block(), wrong.pe >= 0)) {
         if (wrong.pe >= 0 && w.part == 0)
-            isod_coll_leave_misuse(h.team, isod_who(c.call, isod_world_pe(h, wrong.pe)),
-                                   ISOD_MISUSE_NUMBERS, wrong.expects, wrong.sends);
+            isod_coll_leave_misuse(h.team, isod_who(c.call, isod_world_pe(h, wrong.pe)), ISOD_MISUSE_NUMBERS,
+                                   wrong.expects, wrong.sends);
         c.failed = true;
     }
     return isod_coll_leave(&c);

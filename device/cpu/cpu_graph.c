@@ -62,6 +62,8 @@ static int capture_joint(struct cpu_stream *s, enum task_kind kind, unsigned joi
 int iso_cpu_graph_after(struct cpu_stream *later, struct cpu_stream *earlier)
 {
     struct branch *to = iso_cpu_stream_branch(later), *from = iso_cpu_stream_branch(earlier);
+    if (later == NULL || earlier == NULL)
+        return -EBADF;
     if (to == NULL && from == NULL)
         return iso_cpu_stream_after(later, earlier);
     if (to == from)
@@ -184,6 +186,8 @@ static struct cpu_stream *pool_lend(struct cpu_pool *pool)
 
 int iso_cpu_graph_begin(struct cpu_stream *s)
 {
+    if (s == NULL)
+        return -EBADF;
     if (iso_cpu_stream_is_capturing(s))
         return -EBUSY;
     struct cpu_graph *graph = (struct cpu_graph *)calloc(1, sizeof *graph);
@@ -261,6 +265,8 @@ static int flight_make(struct cpu_graph *graph)
 int iso_cpu_graph_launch(struct cpu_graph *graph, struct cpu_stream *s)
 {
     struct branch *into = iso_cpu_stream_branch(s);
+    if (s == NULL || graph == NULL)
+        return -EBADF;
     if (into != NULL) {
         /* The stream is being captured: the graph's branches become branches of the other graph. */
         struct cpu_graph *outer = into->graph;

@@ -291,6 +291,10 @@ void iso_cpu_stream_capture(struct branch *branch, struct task *task)
 int iso_cpu_stream_submit(struct cpu_stream *s, struct task *task)
 {
     int rc = 0;
+    if (s == NULL) {
+        free(task);
+        return -EBADF;
+    }
     pthread_mutex_lock(&s->lock);
     if (s->branch == NULL)
         rc = task != NULL ? enqueue_locked(s, task) : -ENOMEM;
@@ -308,6 +312,8 @@ int iso_cpu_stream_submit(struct cpu_stream *s, struct task *task)
 
 struct branch *iso_cpu_stream_branch(struct cpu_stream *s)
 {
+    if (s == NULL)
+        return NULL;
     pthread_mutex_lock(&s->lock);
     struct branch *branch = s->branch;
     pthread_mutex_unlock(&s->lock);
@@ -351,6 +357,8 @@ bool iso_cpu_stream_is_capturing(struct cpu_stream *s) { return iso_cpu_stream_b
 
 int iso_cpu_stream_wait(struct cpu_stream *s)
 {
+    if (s == NULL)
+        return -EBADF;
     if (iso_cpu_stream_is_capturing(s))
         return -EBUSY;
     yield_while(s, false);

@@ -45,6 +45,12 @@ struct cpu_engine {
     struct cpu_stream *stream;
 };
 
+/* What the program has of a kind: any other pointer is none of it. */
+struct handed {
+    void **at;
+    size_t n, room;
+};
+
 struct gpu {
     struct gpu_info info;
     struct cpu_order order;
@@ -53,7 +59,8 @@ struct gpu {
     struct cpu_pool *pool; /* of graphs */
     struct cpu_engine engines[ENGINES];
     unsigned turn;        /* atomic: which engine is next */
-    pthread_mutex_t lock; /* areas, error */
+    pthread_mutex_t lock; /* areas, handed, error */
+    struct handed streams, graphs;
     struct area *areas;
     char error[256];
 };
@@ -199,6 +206,8 @@ void iso_gpu_close(struct gpu *gpu)
     }
     iso_cpu_faults_leave();
     pthread_mutex_destroy(&gpu->lock);
+    free(gpu->streams.at);
+    free(gpu->graphs.at);
     free(gpu);
 }
 
@@ -478,9 +487,42 @@ void iso_gpu_host_free(struct gpu *gpu, void *host) { area_drop(gpu, host); }
 
 /* ---- streams ---- */
 
+static int handed_add(struct gpu *gpu, struct handed *all, void *one)
+{
+    pthread_mutex_lock(&gpu->lock);
+    if (all->n == all->room) {
+        size_t room = all->room * 2 + 8;
+        void **at = (void **)realloc(all->at, room * sizeof *at);
+        if (at != NULL) {
+            all->at = at;
+            all->room = room;
+        }
+    }
+    const bool fits = all->n < all->room;
+    if (fits)
+        all->at[all->n++] = one;
+    pthread_mutex_unlock(&gpu->lock);
+    return fits ? 0 : -ENOMEM;
+}
+/* NULL: it is not among them; takes: it is not from now on. */
+static void *handed_find(struct gpu *gpu, struct handed *all, void *one, bool takes)
+{
+    size_t i = 0;
+    pthread_mutex_lock(&gpu->lock);
+    while (i < all->n && all->at[i] != one)
+        i++;
+    if (i == all->n)
+        one = NULL;
+    else if (takes)
+        all->at[i] = all->at[--all->n];
+    pthread_mutex_unlock(&gpu->lock);
+    return one;
+}
+
+/* NULL, of which all functions of streams say -EBADF: there is none. */
 static struct cpu_stream *cpu_stream_of(struct gpu *gpu, gpu_stream stream)
 {
-    return stream != NULL ? (struct cpu_stream *)stream : gpu->default_stream;
+    return stream != NULL ? (struct cpu_stream *)handed_find(gpu, &gpu->streams, stream, false) : gpu->default_stream;
 }
 
 /* The sentence of a call on a stream that returned rc. */
@@ -488,6 +530,9 @@ static int streamed(struct gpu *gpu, int rc, const char *what)
 {
     if (rc == -EBUSY)
         return failed(gpu, rc, "%s is not possible: a stream of it is being captured into another graph", what);
+    if (rc == -EBADF)
+        return failed(gpu, rc, "%s is not possible: a stream or graph of it is not there: destroyed, or never made",
+                      what);
     return rc == 0 ? 0 : failed(gpu, rc, "%s: %s", what, strerror(-rc));
 }
 
@@ -496,21 +541,30 @@ int iso_gpu_stream_create(struct gpu *gpu, bool high_priority, gpu_stream *strea
     (void)high_priority; /* every stream has a thread of its own */
     struct cpu_stream *s = NULL;
     int rc = iso_cpu_stream_create(gpu->order, &s);
+    if (rc == 0 && (rc = handed_add(gpu, &gpu->streams, s)) != 0) {
+        iso_cpu_stream_destroy(s);
+        s = NULL;
+    }
     *stream = s;
     return streamed(gpu, rc, "a new stream");
 }
 
-void iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream)
+int iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream)
 {
-    (void)gpu;
-    iso_cpu_graph_leave((struct cpu_stream *)stream);
-    iso_cpu_stream_destroy((struct cpu_stream *)stream);
+    struct cpu_stream *s = (struct cpu_stream *)handed_find(gpu, &gpu->streams, stream, true);
+    if (s == NULL)
+        return stream == NULL ? 0 : streamed(gpu, -EBADF, "destroying a stream");
+    iso_cpu_graph_leave(s);
+    iso_cpu_stream_destroy(s);
+    return 0;
 }
 
 int iso_gpu_stream_wait(struct gpu *gpu, gpu_stream stream)
 {
     int rc = iso_cpu_stream_wait(cpu_stream_of(gpu, stream));
-    return rc == 0 ? 0 : failed(gpu, rc, "waiting for a stream is not possible while it is being captured");
+    if (rc == -EBUSY)
+        return failed(gpu, rc, "waiting for a stream is not possible while it is being captured");
+    return streamed(gpu, rc, "waiting for a stream");
 }
 
 int iso_gpu_wait_all(struct gpu *gpu)
@@ -571,24 +625,32 @@ int iso_gpu_graph_end(struct gpu *gpu, gpu_stream stream, gpu_graph *graph)
 {
     struct cpu_graph *g = NULL;
     int rc = iso_cpu_graph_end(gpu->pool, cpu_stream_of(gpu, stream), &g);
+    if (rc == 0 && (rc = handed_add(gpu, &gpu->graphs, g)) != 0) {
+        iso_cpu_graph_destroy(g);
+        g = NULL;
+    }
     *graph = g;
     if (rc == -EINVAL)
         return failed(gpu, rc, "ending a capture: this stream has not begun one");
     if (rc == -ECHILD)
-        return failed(gpu, rc, "ending a capture: this stream does not wait for all work of the streams that joined it");
+        return failed(gpu, rc,
+                      "ending a capture: this stream does not wait for all work of the streams that joined it");
     return streamed(gpu, rc, "ending a capture");
 }
 
 int iso_gpu_graph_launch(struct gpu *gpu, gpu_graph graph, gpu_stream stream)
 {
-    return streamed(gpu, iso_cpu_graph_launch((struct cpu_graph *)graph, cpu_stream_of(gpu, stream)),
-                    "a launch of a graph");
+    struct cpu_graph *g = (struct cpu_graph *)handed_find(gpu, &gpu->graphs, graph, false);
+    return streamed(gpu, iso_cpu_graph_launch(g, cpu_stream_of(gpu, stream)), "a launch of a graph");
 }
 
-void iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph)
+int iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph)
 {
-    (void)gpu;
-    iso_cpu_graph_destroy((struct cpu_graph *)graph);
+    struct cpu_graph *g = (struct cpu_graph *)handed_find(gpu, &gpu->graphs, graph, true);
+    if (g == NULL && graph != NULL)
+        return streamed(gpu, -EBADF, "destroying a graph");
+    iso_cpu_graph_destroy(g);
+    return 0;
 }
 
 /* ---- marks ---- */

@@ -290,10 +290,11 @@ int iso_gpu_stream_create(struct gpu *gpu, bool high_priority, gpu_stream *strea
     return rc;
 }
 
-void iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream)
+int iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream)
 {
     cudaStream_t s = cuda_stream_of(stream);
     int least = 0, greatest = 0, priority = 1;
+    bool is_spare = false;
     unsigned flags = 0;
     use_device(gpu);
 
@@ -302,12 +303,15 @@ void iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream)
     bool again = cudaStreamGetPriority(s, &priority) == cudaSuccess && priority == least &&
                  cudaStreamGetFlags(s, &flags) == cudaSuccess && (flags & cudaStreamNonBlocking) != 0;
     pthread_mutex_lock(&gpu->lock);
-    bool kept = again && gpu->n_spare < SPARE_STREAMS;
+    for (unsigned i = 0; i < gpu->n_spare; i++)
+        is_spare = is_spare || gpu->spare[i] == s;
+    bool kept = !is_spare && again && gpu->n_spare < SPARE_STREAMS;
     if (kept)
         gpu->spare[gpu->n_spare++] = s;
     pthread_mutex_unlock(&gpu->lock);
-    if (!kept)
-        (void)RUNTIME(gpu, cudaStreamDestroy, s);
+    if (is_spare)
+        return cuda_failed(gpu, -EBADF, "cudaStreamDestroy", "the stream is destroyed already");
+    return kept || stream == NULL ? 0 : RUNTIME(gpu, cudaStreamDestroy, s);
 }
 
 /* A query takes about a microsecond: short work is met by polling, longer work leaves the core to others. */
@@ -473,9 +477,9 @@ int iso_gpu_graph_launch(struct gpu *gpu, gpu_graph graph, gpu_stream stream)
     return RUNTIME(gpu, cudaGraphLaunch, (cudaGraphExec_t)graph, cuda_stream_of(stream));
 }
 
-void iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph)
+int iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph)
 {
-    (void)RUNTIME(gpu, cudaGraphExecDestroy, (cudaGraphExec_t)graph);
+    return RUNTIME(gpu, cudaGraphExecDestroy, (cudaGraphExec_t)graph);
 }
 
 /* ---- copy engines: the driver's own choice ---- */

@@ -256,14 +256,14 @@ int iso_gpu_stream_create(struct gpu *gpu, bool high_priority, gpu_stream *strea
 }
 
 /* HIP 5 would wait for the stream while it holds its lock, as iso_hip_settle says. */
-void iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream)
+int iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream)
 {
     if (stream == NULL)
-        return;
+        return 0;
     iso_hip_use(gpu);
     forget_stream(gpu, (hipStream_t)stream);
     (void)iso_gpu_stream_wait(gpu, stream);
-    (void)iso_hip_result(gpu, "hipStreamDestroy", hipStreamDestroy((hipStream_t)stream));
+    return iso_hip_result(gpu, "hipStreamDestroy", hipStreamDestroy((hipStream_t)stream));
 }
 
 int iso_gpu_stream_wait(struct gpu *gpu, gpu_stream stream)
@@ -489,11 +489,10 @@ int iso_gpu_graph_launch(struct gpu *gpu, gpu_graph graph, gpu_stream stream)
     return iso_hip_result(gpu, "hipGraphLaunch", hipGraphLaunch((hipGraphExec_t)graph, (hipStream_t)stream));
 }
 
-void iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph)
+int iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph)
 {
     iso_hip_use(gpu);
-    if (graph != NULL)
-        (void)iso_hip_result(gpu, "hipGraphExecDestroy", hipGraphExecDestroy((hipGraphExec_t)graph));
+    return graph == NULL ? 0 : iso_hip_result(gpu, "hipGraphExecDestroy", hipGraphExecDestroy((hipGraphExec_t)graph));
 }
 
 /* ---- copies ---- */

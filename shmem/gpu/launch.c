@@ -50,8 +50,7 @@ int pshmemx_stream_destroy(shmemx_stream_t stream)
         return 1;
     }
     ISO->coll->streams.forget_stream(stream);
-    iso_gpu_stream_destroy(d->gpu, stream);
-    return 0;
+    return result(__func__, d, iso_gpu_stream_destroy(d->gpu, stream));
 }
 
 SHMEM_API(shmemx_stream_synchronize, pshmemx_stream_synchronize);
@@ -304,6 +303,5 @@ int pshmemx_graph_destroy(shmemx_graph_t graph)
     struct device *d = iso_device_left(__func__);
     if (d == NULL || !is_given(__func__, "graph", graph != NULL))
         return 1;
-    iso_gpu_graph_destroy(d->gpu, graph);
-    return 0;
+    return result(__func__, d, iso_gpu_graph_destroy(d->gpu, graph));
 }

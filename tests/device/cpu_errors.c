@@ -191,6 +191,8 @@ enum {
     ARG_CMP,
     ARG_CMP_OF_SET,
     ARG_SIGNAL_OP,
+    ARG_NUMBER,
+    ARG_NUMBER_REDUCED,
     ARG_STRIDE,
     ARG_EPOCH
 };
@@ -202,6 +204,8 @@ SHMEMD_KERNEL(give_wrong_argument, struct pe_args, a)
         return;
     if (a.call == ARG_NULL_REDUCED)
         (void)shmemd_uint64_sum_reduce_block(a.h, none, a.word, 1);
+    if (a.call == ARG_NUMBER_REDUCED)
+        (void)shmemd_uint64_sum_reduce_block(a.h, a.word, a.word, (size_t)-1);
     if (shmemd_thread_index() != 3)
         return;
     if (a.call == ARG_NULL_SOURCE)
@@ -222,6 +226,8 @@ SHMEMD_KERNEL(give_wrong_argument, struct pe_args, a)
         (void)shmemd_uint64_wait_until_any(a.h, a.word, 2, NULL, 0, 1);
     if (a.call == ARG_SIGNAL_OP)
         shmemd_signal_op(a.h, a.word, 1, 3, a.pe);
+    if (a.call == ARG_NUMBER)
+        shmemd_uint64_put(a.h, a.word, a.word, (size_t)-1, a.pe);
     if (a.call == ARG_STRIDE)
         shmemd_uint64_iput(a.h, a.word, a.word + 1, 1, 0, 1, a.pe);
     if (a.call == ARG_EPOCH)
@@ -238,6 +244,8 @@ static int odd_area(void) { return give(ARG_ODD_AREA); }
 static int wrong_cmp(void) { return give(ARG_CMP); }
 static int wrong_cmp_of_set(void) { return give(ARG_CMP_OF_SET); }
 static int wrong_signal_op(void) { return give(ARG_SIGNAL_OP); }
+static int wrong_number(void) { return give(ARG_NUMBER); }
+static int wrong_number_reduced(void) { return give(ARG_NUMBER_REDUCED); }
 static int wrong_stride(void) { return give(ARG_STRIDE); }
 static int wrong_epoch(void) { return give(ARG_EPOCH); }
 
@@ -320,6 +328,8 @@ static int launch_long(void) { return launch_of(sizeof(struct pe_args) + 8); }
     X(wrong_cmp, WITH_DEVICE, true)        \
     X(wrong_cmp_of_set, WITH_DEVICE, true) \
     X(wrong_signal_op, WITH_DEVICE, true)  \
+    X(wrong_number, WITH_DEVICE, true)     \
+    X(wrong_number_reduced, WITH_DEVICE, true)     \
     X(wrong_stride, WITH_DEVICE, true)     \
     X(wrong_epoch, WITH_DEVICE, true)      \
     X(fault_beyond, WITH_DEVICE, true)     \

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* alltoallv inside kernels: the numbers of each pair come from the kernel itself, are zero or large, and dests lie in
  * any order with gaps, which stay as they were. By a block, on a chosen lane, and by a grid. Numbers that differ are an
- * error of both members of the pair, and the smaller number arrives. */
+ * error of both members of the pair, and the smaller number arrives; so are numbers that are too large, even if they are
+ * equal, and of those nothing arrives. */
 #include "device_test.h"
 
 enum { BLOCKS = 3, THREADS = 64, CALLS = 12, MOST = 5000 };
+enum { ONE_MORE = 1, SENDS_TOO_MANY, BOTH_TOO_MANY }; /* how the numbers of PE 0 and PE 1 differ */
 
 struct varied_args {
     shmemd_t h;
@@ -40,8 +42,16 @@ SHMEMD_FN void varied_numbers(struct varied_args a, uint32_t me, uint32_t n)
         a.numbers[3 * n + k] = from;
         from += a.numbers[2 * n + k] + 1;
     }
-    if (a.differs != 0 && me == 0) /* PE 0 sends PE 1 one more than it expects */
+    if (a.differs == ONE_MORE && me == 0) /* PE 0 sends PE 1 one more than it expects */
         a.numbers[2 * n + 1]++;
+}
+/* For the time of the call. */
+SHMEMD_FN void varied_too_many(struct varied_args a, uint32_t me, uint32_t n)
+{
+    if (a.differs >= SENDS_TOO_MANY && me == 0)
+        a.numbers[2 * n + 1] = (size_t)-1;
+    if (a.differs == BOTH_TOO_MANY && me == 1)
+        a.numbers[0] = (size_t)-1;
 }
 
 SHMEMD_KERNEL(varied, struct varied_args, a)
@@ -59,6 +69,11 @@ SHMEMD_KERNEL(varied, struct varied_args, a)
             a.source[a.numbers[3 * n + m] + i] = varied_value(me, m, i, a.turn);
     const size_t *d = a.numbers, *s = a.numbers + 2 * n;
     int rc = 0;
+    if (a.differs != 0) {
+        shmemd_group_sync(shmemd_block());
+        if (shmemd_thread_index() == 0)
+            varied_too_many(a, me, n);
+    }
     if (grid)
         rc = shmemd_int32_alltoallv_grid(a.h, a.dest, d, d + n, a.source, s, s + n);
     else
@@ -66,12 +81,16 @@ SHMEMD_KERNEL(varied, struct varied_args, a)
                                           s + n);
     if (a.differs != 0) {
         bad += (rc != 0) != (me < 2 && n > 1); /* the two that differ, no other */
+        if (shmemd_thread_index() == 0 && me < 2)
+            varied_numbers(a, me, n);
+        shmemd_group_sync(shmemd_block());
     } else {
         bad += rc != 0;
     }
     for (uint32_t m = 0; first && m < n; m++)
         for (uint32_t i = shmemd_thread_index(); i < a.numbers[m]; i += shmemd_block_size())
-            bad += a.dest[a.numbers[n + m] + i] != varied_value(m, me, i, a.turn);
+            bad += a.dest[a.numbers[n + m] + i] !=
+                   (a.differs == BOTH_TOO_MANY && me == 1 && m == 0 ? -1 : varied_value(m, me, i, a.turn));
     if (first && shmemd_thread_index() == 0)
         for (uint32_t m = 0; m < n; m++)
             for (uint32_t i = 1; i <= me; i++)
@@ -103,10 +122,9 @@ static int test_main(void)
     }
     device_read(&wrong, a.wrong, sizeof(wrong));
     CHECK_EQ(wrong, 0);
-    if (n > 1) { /* the last call: two handles give up */
+    a.turn = 2;
+    for (a.differs = ONE_MORE; a.differs <= BOTH_TOO_MANY && n > 1; a.differs++) { /* two handles give up */
         device_write(a.dest, clean, room * sizeof(int32_t));
-        a.differs = 1;
-        a.turn = 2;
         shmem_barrier_all();
         shmemx_device_error_t error;
         CHECK_OR_EXIT(shmemx_launch(SHMEMX_KERNEL(varied), 1, THREADS, 0, &a, sizeof(a), NULL) == 0);
@@ -115,7 +133,8 @@ static int test_main(void)
         if (shmem_my_pe() < 2) {
             CHECK_EQ(error.gave_up, 2);
             CHECK_EQ(error.pe, 1 - shmem_my_pe());
-            CHECK_EQ(error.seen, error.expected + sizeof(int32_t));
+            CHECK_EQ(error.seen == error.expected + sizeof(int32_t), a.differs == ONE_MORE);
+            CHECK_EQ(error.seen == ((uint64_t)1 << 40) - 2, a.differs != ONE_MORE);
         }
         device_read(&wrong, a.wrong, sizeof(wrong));
         CHECK_EQ(wrong, 0);

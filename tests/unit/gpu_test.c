@@ -560,6 +560,41 @@ static void test_branches(void)
     iso_gpu_close(gpu);
 }
 
+/* Streams and graphs that are destroyed, or never were: each call says so, and changes nothing. */
+static void test_gone(void)
+{
+    struct gpu *gpu = open_gpu();
+    gpu_stream stream, other;
+    gpu_graph graph;
+    char byte = 0;
+    CHECK_EQ(iso_gpu_stream_create(gpu, false, &stream), 0);
+    CHECK_EQ(iso_gpu_stream_create(gpu, false, &other), 0);
+    CHECK_EQ(iso_gpu_graph_begin(gpu, stream), 0);
+    CHECK_EQ(iso_gpu_graph_end(gpu, stream, &graph), 0);
+    CHECK_EQ(iso_gpu_graph_launch(gpu, graph, stream), 0);
+    CHECK_EQ(iso_gpu_stream_wait(gpu, stream), 0);
+    CHECK_EQ(iso_gpu_graph_destroy(gpu, graph), 0);
+    CHECK_EQ(iso_gpu_stream_destroy(gpu, stream), 0);
+    const gpu_stream gone[] = {stream, (gpu_stream)&byte};
+    for (int i = 0; i < 2; i++) {
+        gpu_graph none = NULL;
+        CHECK_EQ(iso_gpu_fill(gpu, &byte, 1, 1, gone[i]), -EBADF);
+        CHECK(strstr(iso_gpu_error(gpu), "destroyed, or never made") != NULL);
+        CHECK_EQ(iso_gpu_stream_wait(gpu, gone[i]), -EBADF);
+        CHECK_EQ(iso_gpu_stream_after(gpu, other, gone[i]), -EBADF);
+        CHECK_EQ(iso_gpu_stream_after(gpu, gone[i], other), -EBADF);
+        CHECK_EQ(iso_gpu_graph_begin(gpu, gone[i]), -EBADF);
+        CHECK_EQ(iso_gpu_graph_end(gpu, gone[i], &none), -EINVAL);
+        CHECK(!iso_gpu_stream_is_capturing(gpu, gone[i]));
+        CHECK_EQ(iso_gpu_stream_destroy(gpu, gone[i]), -EBADF);
+    }
+    CHECK_EQ(iso_gpu_graph_launch(gpu, graph, other), -EBADF);
+    CHECK_EQ(iso_gpu_graph_destroy(gpu, graph), -EBADF);
+    CHECK_EQ(byte, 0);
+    CHECK_EQ(iso_gpu_stream_destroy(gpu, other), 0);
+    iso_gpu_close(gpu);
+}
+
 /* What nobody waits for: an error, as on GPUs. */
 static void test_unjoined(void)
 {
@@ -709,6 +744,7 @@ static void test_all(void)
     test_bad_launches();
     test_graph();
     test_branches();
+    test_gone();
     test_unjoined();
     test_threads();
     test_engines();

@@ -14,11 +14,11 @@ struct counts {
 static _Thread_local struct counts now; /* of this PE's thread */
 
 int __real_iso_gpu_stream_create(struct gpu *gpu, bool high_priority, gpu_stream *stream);
-void __real_iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream);
+int __real_iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream);
 int __real_iso_gpu_alloc(struct gpu *gpu, size_t len, void **ptr);
 void __real_iso_gpu_free(struct gpu *gpu, void *ptr);
 int __wrap_iso_gpu_stream_create(struct gpu *gpu, bool high_priority, gpu_stream *stream);
-void __wrap_iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream);
+int __wrap_iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream);
 int __wrap_iso_gpu_alloc(struct gpu *gpu, size_t len, void **ptr);
 void __wrap_iso_gpu_free(struct gpu *gpu, void *ptr);
 
@@ -27,10 +27,10 @@ int __wrap_iso_gpu_stream_create(struct gpu *gpu, bool high_priority, gpu_stream
     now.streams++;
     return __real_iso_gpu_stream_create(gpu, high_priority, stream);
 }
-void __wrap_iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream)
+int __wrap_iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream)
 {
     now.destroyed++;
-    __real_iso_gpu_stream_destroy(gpu, stream);
+    return __real_iso_gpu_stream_destroy(gpu, stream);
 }
 int __wrap_iso_gpu_alloc(struct gpu *gpu, size_t len, void **ptr)
 {
