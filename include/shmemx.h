@@ -407,7 +407,7 @@ int shmemx_device_handle(shmem_team_t team, int slot, struct shmemd_handle *hand
 typedef struct {
     char call[64];          /* "shmemd_signal_wait_until" */
     int pe;                 /* world number of the PE that was waited for; -1: any */
-    int team_slot;          /* of the handle */
+    int team_slot;          /* of the handle; -1: a barrier, sync, send or receive on a stream, which has none */
     unsigned block, thread; /* of the thread that waited; 0, 0 where the stream itself did, without a kernel */
     const void *addr;       /* the word that it polled */
     uint64_t expected, seen;

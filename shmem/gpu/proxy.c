@@ -314,8 +314,23 @@ _Static_assert(offsetof(struct isod_record, call) == 0 && offsetof(struct isod_r
                    offsetof(struct isod_record, block) == 48 && offsetof(struct isod_record, thread) == 52,
                "isod_record_begin stores two fields as one word");
 
+/* Calls on streams without a slot of the user's have one of the library's own. */
+static bool has_users_slot(const struct isod_record *r)
+{
+    return r->slot != ISO_SLOT_ON_STREAM && r->slot != ISO_SLOT_OF_PAIRS;
+}
+/* "slot 3 of team 1" */
+static void record_place(const struct isod_record *r, char *text, size_t bytes)
+{
+    if (has_users_slot(r))
+        snprintf(text, bytes, "slot %d of team %d", r->slot, r->team);
+    else
+        snprintf(text, bytes, "a stream, team %d", r->team);
+}
+
 static void print_misuse(const struct isod_record *r)
 {
+    char place[48];
     char what[256] = "it was called wrongly", from[32] = "", who[48] = "";
     unsigned long long expected = r->expected, seen = r->seen;
     switch (r->waited_ns) {
@@ -330,12 +345,13 @@ static void print_misuse(const struct isod_record *r)
         snprintf(from, sizeof from, ", from pe %d", r->pe);
     if (r->waited_ns != ISOD_MISUSE_NO_RING) /* such a kernel does not say who */
         snprintf(who, sizeof who, "block %u, thread %u: ", r->block, r->thread);
-    log_error("%s%s: %s%s (slot %d of team %d)", call_name(r->call), from, who, what, r->slot, r->team);
+    record_place(r, place, sizeof place);
+    log_error("%s%s: %s%s (%s)", call_name(r->call), from, who, what, place);
 }
 
 static void print_record(const struct isod_record *r)
 {
-    char waited[32] = "any PE", who[48] = "its stream", how[96];
+    char waited[32] = "any PE", who[48] = "its stream", how[96], place[48];
     double seconds = (double)r->waited_ns / 1e9;
     if (r->thread != ISOD_THREAD_OF_STREAM)
         snprintf(who, sizeof who, "block %u, thread %u", r->block, r->thread);
@@ -350,8 +366,9 @@ static void print_record(const struct isod_record *r)
                  iso_report_limit_name(r->waited_ns));
     else
         snprintf(how, sizeof how, "gave up waiting for %s after %.1f s", waited, seconds);
-    log_error("%s: %s %s: address %#" PRIx64 ", expected %" PRIu64 ", seen %" PRIu64 " (slot %d of team %d)",
-              call_name(r->call), who, how, r->addr, r->expected, r->seen, r->slot, r->team);
+    record_place(r, place, sizeof place);
+    log_error("%s: %s %s: address %#" PRIx64 ", expected %" PRIu64 ", seen %" PRIu64 " (%s)", call_name(r->call), who,
+              how, r->addr, r->expected, r->seen, place);
 }
 
 /* The record of that team and slot; NULL: there is none. records_lock is held. */
@@ -458,7 +475,7 @@ static void fill_error(shmemx_device_error_t *error, const struct isod_record *r
     memset(error, 0, sizeof *error);
     snprintf(error->call, sizeof error->call, "%s", call_name(r->call));
     error->pe = r->pe;
-    error->team_slot = r->slot != ISO_SLOT_OF_PAIRS ? r->slot : -1;
+    error->team_slot = has_users_slot(r) ? r->slot : -1;
     error->block = r->block;
     error->thread = r->thread != ISOD_THREAD_OF_STREAM ? r->thread : 0;
     error->addr = (const void *)(uintptr_t)r->addr;

@@ -252,7 +252,8 @@ PRIM_FN enum pair_progress pair_advance(const struct pair_round *r, struct pair_
 {
     shmemd_t h = r->h;
     enum pair_progress all = PAIR_BLOCKED, one = PAIR_DONE;
-    p->expected = p->seen = 0;
+    p->expected = p->use.sends; /* of a send whose receiver has not told where it is: 1, and seen is 0 */
+    p->seen = 0;
     p->lanes = p->use.lanes;
     if (p->use.sends != 0) {
         uint64_t where = pair_where(h, r->directory, p);
