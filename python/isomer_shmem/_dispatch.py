@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from ._core import reduction_of
-from ._work import AllWork
+from ._work import AllWork, CopiedWork
 
 STRIDED = torch.strided
 # `name` in works and sentences; `prepare`; the number of operands; torch's options, which may be missing; those of
@@ -63,6 +63,17 @@ def by_gloo(row, gloo, operands, options):
     if row.prepare not in (reduce_scatter_single, all_gather_single):
         return call(*operands, options)
     return AllWork([call(*tensors, options) for tensors in zip(*operands)])
+
+
+def message_by_gloo(call, receives, tensors, *where):
+    """gloo takes contiguous tensors only."""
+    tensor, = tensors
+    if tensor.is_contiguous():
+        return call(tensors, *where)
+    if not receives:
+        return call([tensor.contiguous()], *where)
+    received = torch.empty_like(tensor, memory_format=torch.contiguous_format)
+    return CopiedWork(call([received], *where), received, tensor)
 
 
 def is_sparse(tensor):

@@ -145,6 +145,26 @@ class AllWork(IsomerWork):
         return torch.futures.collect_all([work.get_future() for work in self._works])
 
 
+@not_compiled
+class CopiedWork(AllWork):
+    """A receive by gloo into a contiguous tensor, whose data goes to where it belongs in wait(): gloo's works know of their
+    end by it alone."""
+
+    def __init__(self, work, received, tensor):
+        super().__init__([work])
+        self._received, self._tensor = received, tensor
+
+    def wait(self, timeout=None):
+        super().wait(timeout)
+        if self._received is not None:
+            self._tensor.detach().copy_(self._received)
+            self._received = None
+        return True
+
+    def _source_rank(self):
+        return self._works[0]._source_rank()
+
+
 class Limit:
     """How long the calls of a group may take. Looked up when the watch asks: torch takes 0.5 us to say it."""
 

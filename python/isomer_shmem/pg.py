@@ -21,7 +21,7 @@ from torch._C._distributed_c10d import ErrorType
 from torch.distributed import PrefixStore, ProcessGroup, ProcessGroupGloo
 
 from . import _instruments, _world
-from ._dispatch import CALLS, by_gloo, check_rank, in_lists, is_wrapper, options_of, unwrapped
+from ._dispatch import CALLS, by_gloo, check_rank, in_lists, is_wrapper, message_by_gloo, options_of, unwrapped
 from ._lib import IsomerError
 from ._pairs import TAGS, PointToPoint
 from ._device import streams_of
@@ -495,7 +495,7 @@ class IsomerGroup(ProcessGroup):
                 return None
             return self.queue().message(name, tensors[0], rank, tag)
         if self._gloo_takes(tag):
-            return self._note(getattr(self._gloo(), name)(tensors, rank, tag))
+            return self._note(message_by_gloo(getattr(self._gloo(), name), name == "recv", tensors, rank, tag))
         return self._note(self._pairs.message(name, tensors[0], rank, tag))
 
     def recv_anysource(self, tensors, tag):
@@ -508,7 +508,7 @@ class IsomerGroup(ProcessGroup):
             if self._core is not None and self._core.lease.pairs.is_near:
                 raise NotImplementedError(f"isomer: recv from any source: the tag is {tag}; it must be in "
                                           f"0..{TAGS - 1}, or name the source")
-            return self._note(self._gloo().recv_anysource(tensors, tag))
+            return self._note(message_by_gloo(self._gloo().recv_anysource, True, tensors, tag))
         return self._note(self._pairs.receive_from_any(tensors[0], tag))
 
     def _gloo_takes(self, tag):

@@ -95,6 +95,14 @@ def ring():
                      dist.irecv(got, (rank - 1) % size, tag=tag)]
             [work.wait() for work in works]
             assert torch.all(got == 7 * ((rank - 1) % size))
+        mine, apart = torch.arange(12.0).view(4, 3).t() + rank, [torch.zeros(3, 8)[:, ::2] for _ in range(3)]
+        sent = dist.isend(mine, (rank + 1) % size, tag=9), dist.isend(mine, (rank + 1) % size, tag=10)
+        works = [dist.irecv(apart[i], (rank - 1) % size, tag=9 + i) for i in range(2)]
+        [work.wait() for work in (*works, *sent)]
+        dist.send(mine, (rank + 1) % size, tag=11) if rank == 0 else dist.recv(apart[2], rank - 1, tag=11)
+        dist.recv(apart[2], size - 1, tag=11) if rank == 0 else dist.send(mine, (rank + 1) % size, tag=11)
+        for tensor in apart:
+            assert torch.equal(tensor, torch.arange(12.0).view(4, 3).t() + (rank - 1) % size)
     assert len([each for each in caught if "for tags 0 to 7" in str(each.message)]) == 1
     with pytest.raises(NotImplementedError, match=r"the tag is 8; it must be in 0\.\.7, or name the source"):
         dist.recv(torch.zeros(3), tag=8)
