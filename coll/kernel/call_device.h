@@ -244,10 +244,11 @@ PRIM_FN int isod_coll_leave(struct isod_coll *c)
 }
 
 /* Nothing to do, on all members alike: no epoch. */
-PRIM_FN int isod_coll_nothing(shmemd_t h)
+PRIM_FN int isod_coll_nothing_by(shmemd_t h, struct prim_group g)
 {
-    prim_settle_stores(prim_group_block());
-    return prim_sync_or(prim_group_block(), prim_load_relaxed_u64(&h.team->status) != 0) ? 1 : 0;
+    prim_settle_stores(g);
+    return prim_sync_or(g, prim_load_relaxed_u64(&h.team->status) != 0) ? 1 : 0;
 }
+PRIM_FN int isod_coll_nothing(shmemd_t h) { return isod_coll_nothing_by(h, prim_group_block()); }
 
 #endif

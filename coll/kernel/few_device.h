@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Collectives of data by few threads of a block: one, or a wave, in the sequence of the block's lane. Kernels of 1024
- * threads make them too, so they take few registers: two synchronisations of the members, and between them puts, or
- * loads of what is combined. The first: all sources may be read and all dests written; the second: all of it is done.
- * These are other schedules than a block's, so a member that takes part by a block does not meet them; a thread and a
- * wave do. Includes: move_device.h, reduce_device.h, sync_device.h. Included by include/shmem_device_coll.h. */
+ * threads make them too, so they take few registers. Short ones go by LL, a unit at a time. Long ones have two
+ * synchronisations of the members, and between them puts, or loads of what is combined. The first: all sources may be
+ * read and all dests written; the second: all of it is done. A member that takes part by a block goes other ways and
+ * does not meet them; a thread and a wave do: no choice depends on what the group is. Includes: move_device.h,
+ * reduce_device.h, sync_device.h. Included by include/shmem_device_coll.h. */
 #ifndef ISO_FEW_DEVICE_H
 #define ISO_FEW_DEVICE_H
 
@@ -16,7 +17,173 @@ PRIM_FN int isod_few_meet(shmemd_t h, struct prim_group g, uint32_t call)
     return isod_synchronise(h, g, call, ISOD_DATA);
 }
 
-/* ---- moves ---- */
+/* ---- short: one staged epoch by LL ---- */
+
+#define ISOD_FEW_LL_BYTES 2048u /* more takes a thread longer than the long way */
+/* Not with -rdc=true, where a kernel of 1024 threads would have too many registers: all programs of a job are compiled
+ * with it, or none is. */
+PRIM_FN bool isod_few_takes_ll(shmemd_t h, uint64_t bytes)
+{
+#ifdef PRIM_CALLS_BY_ABI
+    (void)h, (void)bytes;
+    return false;
+#else
+    return isod_is_direct(h) && h.n_pes > 1 && h.n_pes <= ISOD_NEAR && isod_lane_of(h) < h.lanes &&
+           bytes <= ISOD_FEW_LL_BYTES && bytes <= h.inbox_bytes;
+#endif
+}
+
+struct isod_few {
+    struct isod_lane *lane;
+    uint64_t epoch; /* 0: the call returns nonzero at once */
+    uint32_t inbox_at, call, users, status;
+    bool bad; /* of this thread */
+};
+PRIM_FN struct isod_few isod_few_begin(shmemd_t h, struct prim_group g, uint32_t call)
+{
+    struct isod_few f = {ISOD_LANES(h.team) + isod_lane_of(h), 0, 0, call, 0, 0, false};
+    if (isod_coll_numbers_turn(f.lane->epoch, ISOD_EPOCHS_OF_CALL)) /* for all members: it does not in the barrier */
+        (void)isod_few_meet(h, g, call);
+    const uint64_t done = f.lane->epoch, dead = f.lane->dead, staged = f.lane->staged + 1;
+    prim_sync(g); /* all have read the lane; what they have stored is part of the source */
+    f.epoch = dead != 0 ? 0 : done + 1;
+    f.inbox_at = (uint32_t)isod_flags_bytes(h.n_pes) + ((uint32_t)staged & 1) * 2 * h.inbox_bytes * (uint32_t)h.n_pes;
+    if (prim_is_first(g) && dead == 0) {
+        f.users = (uint32_t)prim_load_relaxed_u64(&f.lane->users);
+        f.status = (uint32_t)prim_load_relaxed_u64(&h.team->status);
+        prim_store_relaxed_u64(&f.lane->users, 1);
+        f.lane->epoch = f.epoch;
+        f.lane->staged = staged;
+    }
+    return f;
+}
+PRIM_FN int isod_few_end(shmemd_t h, struct prim_group g, struct isod_few f)
+{
+    uint64_t epoch = 0; /* the first thread alone has to do with the lane from here on */
+    if (prim_is_first(g)) {
+        epoch = f.lane->epoch;
+        prim_store_relaxed_u64(&f.lane->users, 0);
+        f.bad = f.bad || f.users != 0 || f.status != 0;
+        if (f.users != 0)
+            isod_coll_leave_misuse(h.team, isod_who(f.call, -1), ISOD_MISUSE_USERS, 0, f.users);
+    }
+    prim_settle_stores(g); /* dest and lane */
+    return isod_synchronise_end(h, g, f.lane, epoch, f.call, f.bad);
+}
+
+/* Unit u of `from`'s data in the lane of member `at`. */
+PRIM_FN struct prim_ll *isod_few_line(shmemd_t h, const struct isod_few *f, int32_t at, int32_t from, uint32_t u)
+{
+    const uint32_t line = f->inbox_at + (uint32_t)from * 2 * h.inbox_bytes + u * 32;
+    return (struct prim_ll *)(void *)(ISOD_LOAD_POINTER(&f->lane->near[at]) + line);
+}
+PRIM_FN void isod_few_send_unit(shmemd_t h, const struct isod_few *f, int32_t to, uint32_t u, struct prim_vec16 v)
+{
+    struct prim_ll *line = isod_few_line(h, f, to, h.my_pe, u);
+    prim_store_ll(line, (uint32_t)v.word[0], (uint32_t)(v.word[0] >> 32), (uint32_t)f->epoch);
+    prim_store_ll(line + 1, (uint32_t)v.word[1], (uint32_t)(v.word[1] >> 32), (uint32_t)f->epoch);
+}
+PRIM_FN struct prim_vec16 isod_few_take_unit(shmemd_t h, struct isod_few *f, int32_t from, uint32_t u)
+{
+    const struct prim_ll *line = isod_few_line(h, f, h.my_pe, from, u);
+    struct isod_waiting w = {0, 0};
+    struct prim_vec16 v = {{0, 0}};
+    while (!isod_unit_look(line, (uint32_t)f->epoch, &v) && !f->bad) {
+        prim_pause();
+        if (++w.polls % ISOD_POLLS_PER_LOOK != 0)
+            continue;
+        w = isod_wait_look(h.team, w, isod_missed_at(isod_who(f->call, isod_world_pe(h, from)), line, f->epoch, 0));
+        f->bad = isod_has_given_up(w);
+    }
+    return v;
+}
+
+/* To each other member m what is at source + m * stride; the own part goes to dest. */
+PRIM_FN void isod_few_send_all(shmemd_t h, struct prim_group g, const struct isod_few *f, struct isod_move w)
+{
+    PRIM_ROLLED
+    for (uint32_t u = prim_rank(g); u < ((uint32_t)w.bytes + 15) / 16; u += prim_size(g)) {
+        PRIM_ROLLED
+        for (int32_t m = 0; m < h.n_pes; m++) {
+            const char *from = w.source + (uint64_t)(uint32_t)m * w.source_stride + u * 16;
+            const struct prim_vec16 v = isod_unit_load(from, (uint32_t)w.bytes - u * 16);
+            if (m != h.my_pe)
+                isod_few_send_unit(h, f, m, u, v);
+            else if (w.dest != (char *)0)
+                isod_unit_store(w.dest + (uint64_t)(uint32_t)m * w.dest_stride + u * 16, v, (uint32_t)w.bytes - u * 16);
+        }
+    }
+}
+PRIM_FN void isod_few_take_all(shmemd_t h, struct prim_group g, struct isod_few *f, struct isod_move w, int32_t from)
+{
+    PRIM_ROLLED
+    for (uint32_t u = prim_rank(g); u < ((uint32_t)w.bytes + 15) / 16 && !f->bad; u += prim_size(g)) {
+        const struct prim_vec16 v = isod_few_take_unit(h, f, from, u);
+        if (!f->bad)
+            isod_unit_store(w.dest + (uint64_t)(uint32_t)from * w.dest_stride + u * 16, v, (uint32_t)w.bytes - u * 16);
+    }
+}
+
+PRIM_FN int isod_exchange_few_ll(shmemd_t h, struct prim_group g, struct isod_move w, uint32_t call)
+{
+    struct isod_few f = isod_few_begin(h, g, call);
+    if (f.epoch == 0)
+        return 1;
+    isod_few_send_all(h, g, &f, w);
+    PRIM_ROLLED
+    for (int32_t m = 0; m < h.n_pes; m++)
+        if (m != h.my_pe)
+            isod_few_take_all(h, g, &f, w, m);
+    return isod_few_end(h, g, f);
+}
+
+/* Those that are not the root send flags, which all wait for: the rule of staged epochs. */
+PRIM_FN int isod_broadcast_few_ll(shmemd_t h, struct prim_group g, struct isod_move w)
+{
+    struct isod_few f = isod_few_begin(h, g, ISOD_CALL_BROADCAST);
+    if (f.epoch == 0)
+        return 1;
+    PRIM_ROLLED
+    for (int32_t m = (int32_t)prim_rank(g); m < h.n_pes && h.my_pe != w.from; m += (int32_t)prim_size(g))
+        if (m != h.my_pe)
+            isod_synchronise_send(h, f.lane, f.epoch, m);
+    if (h.my_pe == w.from)
+        isod_few_send_all(h, g, &f, w);
+    else
+        isod_few_take_all(h, g, &f, w, w.from);
+    PRIM_ROLLED
+    for (int32_t m = (int32_t)prim_rank(g); m < h.n_pes && !f.bad; m += (int32_t)prim_size(g))
+        if (m != h.my_pe && m != w.from)
+            f.bad = !isod_synchronise_wait(h, f.lane, f.epoch, f.call, ISOD_ARRIVAL, m);
+    return isod_few_end(h, g, f);
+}
+
+/* dest may be source: a thread writes a unit after it has sent it, and read its own. */
+PRIM_FN int isod_reduce_few_ll(shmemd_t h, struct prim_group g, struct isod_reduce w, enum isod_elem elem, int op)
+{
+    struct isod_few f = isod_few_begin(h, g, w.call);
+    const char *own = w.source + (uint64_t)(uint32_t)h.my_pe * w.stride;
+    struct isod_move all = isod_move_of((void *)0, w.source, w.bytes);
+    all.source_stride = w.stride;
+    if (f.epoch == 0)
+        return 1;
+    isod_few_send_all(h, g, &f, all);
+    PRIM_ROLLED
+    for (uint32_t u = prim_rank(g); u < ((uint32_t)w.bytes + 15) / 16 && !f.bad; u += prim_size(g)) {
+        struct isod_acc a[1] PRIM_UNSET; /* by the first join */
+        PRIM_ROLLED
+        for (int32_t m = 0; m < h.n_pes; m++)
+            isod_acc_join(elem, a,
+                          m == h.my_pe ? isod_unit_load(own + u * 16, (uint32_t)w.bytes - u * 16)
+                                       : isod_few_take_unit(h, &f, m, u),
+                          m, h.n_pes, op);
+        if (!f.bad)
+            isod_unit_store(w.dest + u * 16, isod_acc_vec(elem, a), (uint32_t)w.bytes - u * 16);
+    }
+    return isod_few_end(h, g, f);
+}
+
+/* ---- moves, short and long ---- */
 
 /* What this member sends: to m from source + m * stride, to dest + my_pe * dest_stride there. */
 PRIM_CALL_FN void isod_few_send(shmemd_t h, struct prim_group g, struct isod_move w, int32_t to)
@@ -28,6 +195,10 @@ PRIM_CALL_FN void isod_few_send(shmemd_t h, struct prim_group g, struct isod_mov
 }
 PRIM_FN int isod_exchange_few(shmemd_t h, struct prim_group g, struct isod_move w, uint32_t call)
 {
+    if (w.bytes == 0)
+        return isod_coll_nothing_by(h, g);
+    if (isod_few_takes_ll(h, w.bytes))
+        return isod_exchange_few_ll(h, g, w, call);
     if (isod_few_meet(h, g, call) != 0)
         return 1;
     PRIM_ROLLED
@@ -39,6 +210,10 @@ PRIM_FN int isod_broadcast_few(shmemd_t h, struct prim_group g, struct isod_move
 {
     if ((uint32_t)w.from >= (uint32_t)h.n_pes)
         return isod_broadcast_refuse(h, g, &w);
+    if (w.bytes == 0)
+        return isod_coll_nothing_by(h, g);
+    if (isod_few_takes_ll(h, w.bytes))
+        return isod_broadcast_few_ll(h, g, w);
     if (isod_few_meet(h, g, ISOD_CALL_BROADCAST) != 0)
         return 1;
     PRIM_ROLLED
@@ -50,13 +225,15 @@ PRIM_FN int isod_permute_few(shmemd_t h, struct prim_group g, struct isod_move w
 {
     if (!isod_permute_is_right(h, &w))
         return isod_permute_refuse(h, g, &w);
+    if (w.bytes == 0)
+        return isod_coll_nothing_by(h, g);
     if (isod_few_meet(h, g, ISOD_CALL_PERMUTE) != 0)
         return 1;
     isod_few_send(h, g, w, w.to);
     return isod_few_meet(h, g, ISOD_CALL_PERMUTE);
 }
 
-/* ---- reductions ---- */
+/* ---- reductions, short and long ---- */
 
 /* The unit at `at` in member m's array, where `left` bytes are left of it. */
 PRIM_FN struct prim_vec16 isod_few_load(shmemd_t h, const char *at, uint64_t left, int32_t m)
@@ -119,16 +296,21 @@ PRIM_FN uint64_t isod_reduce_few_pairs(shmemd_t h, struct isod_reduce w, uint64_
 }
 
 /* Member m combines part m of all arrays and stores it to all; of a reducescatter its own block, to itself. dest may be
- * source: a part of an array is read and then written by one thread. */
+ * source, and of a reducescatter this member's block of it: a part of an array is read and then written by one thread.
+ */
 PRIM_FN int isod_reduce_few(shmemd_t h, struct prim_group g, struct isod_reduce w, enum isod_elem elem, int op)
 {
     const uint64_t units = isod_units(w.bytes), me = (uint64_t)(uint32_t)h.my_pe, n = (uint64_t)(uint32_t)h.n_pes;
     const bool all = w.stride == 0;
     const uint64_t last = all ? units * (me + 1) / n : units;
+    if (w.bytes == 0)
+        return isod_coll_nothing_by(h, g);
+    if (isod_few_takes_ll(h, w.bytes))
+        return isod_reduce_few_ll(h, g, w, elem, op);
     if (isod_few_meet(h, g, w.call) != 0)
         return 1;
     uint64_t u = (all ? units * me / n : 0) + prim_rank(g);
-#ifndef PRIM_CALLS_BY_ABI /* there a kernel of 1024 threads would have too many registers */
+#ifndef PRIM_CALLS_BY_ABI /* as above */
     u = isod_reduce_few_pairs(h, w, u, last, prim_size(g), elem, op);
 #endif
     PRIM_ROLLED

@@ -165,6 +165,22 @@ PRIM_FN bool isod_synchronise_members(shmemd_t h, struct prim_group g, const str
     return all;
 }
 
+/* For all threads: what the call returns. `bad` of any of them ends the lane. */
+PRIM_FN int isod_synchronise_end(shmemd_t h, struct prim_group g, struct isod_lane *lane, uint64_t epoch, uint32_t call,
+                                 bool bad)
+{
+    if (!prim_sync_or(g, bad))
+        return 0;
+    if (g.kind == PRIM_BLOCK)
+        return isod_coll_fail(h.team, lane, call, 0);
+    if (prim_is_first(g)) { /* as there */
+        const struct isod_rounds r = {epoch, false};
+        (void)isod_rounds_leave(h.team, isod_coll_call_of(h, call), r, true);
+    }
+    prim_sync(g);
+    return 1;
+}
+
 /* As short as it can be: each instruction here is latency of the smallest collective. The lane is read by all before
  * the first sync, and written by one thread that waits for a member, behind that wait. */
 PRIM_FN int isod_synchronise(shmemd_t h, struct prim_group g, uint32_t call, enum isod_meaning meaning)
@@ -198,16 +214,7 @@ PRIM_FN int isod_synchronise(shmemd_t h, struct prim_group g, uint32_t call, enu
     }
     if (isod_lane_chosen(h) != 0)
         prim_settle_stores(g); /* flags and lane: the group that has the lane next may hear of it from any thread */
-    if (!prim_sync_or(g, bad))
-        return 0;
-    if (g.kind == PRIM_BLOCK)
-        return isod_coll_fail(h.team, lane, call, 0);
-    if (prim_is_first(g)) { /* as there */
-        const struct isod_rounds r = {epoch, false};
-        (void)isod_rounds_leave(h.team, isod_coll_call_of(h, call), r, true);
-    }
-    prim_sync(g);
-    return 1;
+    return isod_synchronise_end(h, g, lane, epoch, call, bad);
 }
 
 PRIM_FN int isod_synchronise_block(shmemd_t h, uint32_t call, enum isod_meaning meaning)
