@@ -564,6 +564,8 @@ def join(store, rank, ranks, timeout, is_default=False):
     with _lock:
         if _is_child():  # whose store's connection is the parent's, too
             raise IsomerError(_work.IN_CHILD)
+        if _world is not None and not is_default and (_world.broken is not None or _world.is_broken()):
+            _world.check_alive()  # a member that has died never comes, and the others know of it
         count, store, records = exchange_members(store, rank, size, timeout, _describe(rank, ranks))
         default_time = count if is_default else default_time
         lease, reason, failure = None, None, None
