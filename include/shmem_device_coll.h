@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* In-kernel collectives. Included by shmem_device.h.
  *
- * Who calls. _block: all threads of a block. Block b works with the blocks b of the other members (shmemd_lane: or
- * others), which make the same calls in the same order, with equal sizes. Blocks do not wait for other blocks of their
- * PE. _grid: all threads of all blocks of the kernel, in grids of equally many blocks on every member; all blocks must
- * be able to run at once (shmemx_max_blocks). _group(h, g, ...), of all but alltoallv: g is shmemd_thread(),
- * shmemd_wave() or shmemd_block(). A thread and a wave call in the sequence of their block, one of them at a time:
- * another one comes next behind a shmemd_group_sync of the block. One member may take part by a thread and another one
- * by a wave; in barrier and sync by a block, too. In all else all members are blocks or none is, since a block's data
- * goes other ways (and on NVIDIA all are compiled with -rdc=true, or none is). A handle, that is a (team, slot), is
- * used by one kernel at a time; kernels that run at the same time use different slots.
+ * Who calls. _block: all threads of a block. Block b works with the blocks b of the other members, or with those that
+ * shmemd_lane chooses. They make the same calls in the same order, with equal sizes. Blocks do not wait for other
+ * blocks of their PE. _grid: all threads of all blocks of the kernel, in grids of equally many blocks on every member;
+ * all blocks must be able to run at once (shmemx_max_blocks). _group(h, g, ...), of all but alltoallv: g is
+ * shmemd_thread(), shmemd_wave() or shmemd_block(). A thread and a wave call in the sequence of their block, one of
+ * them at a time: another one comes next behind a shmemd_group_sync of the block. One member may take part by a thread
+ * and another one by a wave; in barrier and sync by a block, too. In all else all members are blocks or none is, since
+ * a block's data goes other ways (and on NVIDIA all are compiled with -rdc=true, or none is). A handle, that is a
+ * (team, slot), is used by one kernel at a time; kernels that run at the same time use different slots.
  *
  * Arguments: dest and source are symmetric: device memory or registered buffers, aligned to their elements. Copies are
  * fastest at multiples of 16. Sizes may be 0. dest and source do not overlap, unless the call allows it.

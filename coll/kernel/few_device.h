@@ -42,7 +42,7 @@ struct isod_few {
 PRIM_FN struct isod_few isod_few_begin(shmemd_t h, struct prim_group g, uint32_t call)
 {
     struct isod_few f = {ISOD_LANES(h.team) + isod_lane_of(h), 0, 0, call, 0, 0, false};
-    if (isod_coll_numbers_turn(f.lane->epoch, ISOD_EPOCHS_OF_CALL)) /* for all members: it does not in the barrier */
+    if (isod_coll_numbers_turn(f.lane->epoch, ISOD_EPOCHS_OF_CALL)) /* on all members alike, and the barrier does it */
         (void)isod_few_meet(h, g, call);
     const uint64_t done = f.lane->epoch, dead = f.lane->dead, staged = f.lane->staged + 1;
     prim_sync(g); /* all have read the lane; what they have stored is part of the source */
@@ -158,7 +158,7 @@ PRIM_FN int isod_broadcast_few_ll(shmemd_t h, struct prim_group g, struct isod_m
     return isod_few_end(h, g, f);
 }
 
-/* dest may be source: a thread writes a unit after it has sent it, and read its own. */
+/* dest may be source: a thread writes a unit after it has sent and read its own. */
 PRIM_FN int isod_reduce_few_ll(shmemd_t h, struct prim_group g, struct isod_reduce w, enum isod_elem elem, int op)
 {
     struct isod_few f = isod_few_begin(h, g, w.call);
