@@ -55,24 +55,26 @@ PRIM_COLD_FN char *isod_near_by_table(struct isod_origin at, const void *addr, i
 }
 #endif
 
-/* Evenly spaced heaps need no memory, only the handle, and one branch for both conditions. */
-PRIM_FN char *isod_near(shmemd_t h, const void *addr, int32_t pe)
-{
-    uint64_t offset = (uint64_t)((uintptr_t)addr - (uintptr_t)h.heap);
-    bool even = h.flat != 0;
-    if ((offset < h.heap_bytes) & even)
-        return h.flat + (int64_t)pe * h.flat_stride + offset;
-    return isod_near_by_table(isod_origin_of(h), addr, pe);
-}
-/* In two steps, for calls with two addresses: where heaps are evenly spaced, all addresses of this PE's heap are as far
- * from the member's. */
 PRIM_FN bool isod_in_heap(shmemd_t h, const void *addr)
 {
     return (uint64_t)((uintptr_t)addr - (uintptr_t)h.heap) < h.heap_bytes;
 }
+/* Evenly spaced heaps: all addresses of this PE's heap are as far from the member's. The handle alone says where, and
+ * one branch asks both conditions. */
+PRIM_FN bool isod_is_even(shmemd_t h, const void *addr)
+{
+    bool even = h.flat != 0;
+    return isod_in_heap(h, addr) & even;
+}
 PRIM_FN int64_t isod_shift(shmemd_t h, int32_t pe)
 {
     return (int64_t)((uintptr_t)h.flat - (uintptr_t)h.heap) + (int64_t)pe * h.flat_stride;
+}
+PRIM_FN char *isod_near(shmemd_t h, const void *addr, int32_t pe)
+{
+    if (isod_is_even(h, addr))
+        return (char *)(uintptr_t)addr + isod_shift(h, pe);
+    return isod_near_by_table(isod_origin_of(h), addr, pe);
 }
 
 #endif

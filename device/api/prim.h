@@ -345,6 +345,11 @@ PRIM_FN void prim_sync_settled(struct prim_group g)
     prim_sync(g);
 }
 
+/* Whether a get of at most 8 bytes a thread goes by one load of each. */
+#ifndef PRIM_GETS_WORDS
+#define PRIM_GETS_WORDS(g) true
+#endif
+
 /* Puts and gets of at most 16 bytes a thread, both ends and the size aligned to 16: without the general copy's
  * arithmetic. false: it is another copy, or the target gains nothing by it. */
 #ifndef PRIM_HAS_VECTOR_EACH

@@ -38,9 +38,10 @@ static __device__ __forceinline__ uint64_t __ldg(const uint64_t *p) { return __n
 
 #define PRIM_FN static __device__ __forceinline__
 /* With -rdc=true a function that the linker may replace by another file's has its callers keep the ABI: they leave what
- * they hold in preserved registers or on the stack, and the kernel takes as many registers as the largest function. Of a
- * function that is known to be its own, ptxas adds up what a chain of calls holds, and kernels of 1024 threads cannot be
- * launched. Tags keep apart what is not the same function: of another release, and under other macros of the program. */
+ * they hold in preserved registers or on the stack, and the kernel takes as many registers as the largest function. Of
+ * a function that is known to be its own, ptxas adds up what a chain of calls holds, and kernels of 1024 threads cannot
+ * be launched. Tags keep apart what is not the same function: of another release, and under other macros of the
+ * program. */
 #ifdef __CUDACC_RDC__
 #ifdef SHMEMD_NO_RING
 #define PRIM_CUDA_PATHS "near"
@@ -53,9 +54,8 @@ static __device__ __forceinline__ uint64_t __ldg(const uint64_t *p) { return __n
 #define PRIM_CUDA_OWN "symmetric"
 #endif
 #define PRIM_CUDA_RELEASE "isomer_200" /* ISOMER_VERSION */
-#define PRIM_COLD_FN               \
-    inline __device__ __noinline__ \
-        __attribute__((unused, abi_tag(PRIM_CUDA_RELEASE, PRIM_CUDA_PATHS, PRIM_CUDA_OWN)))
+#define PRIM_COLD_FN \
+    inline __device__ __noinline__ __attribute__((unused, abi_tag(PRIM_CUDA_RELEASE, PRIM_CUDA_PATHS, PRIM_CUDA_OWN)))
 #define PRIM_CALLS_BY_ABI
 #else
 #define PRIM_COLD_FN static __device__ __noinline__ __attribute__((unused))
@@ -70,7 +70,7 @@ static __device__ __forceinline__ uint64_t __ldg(const uint64_t *p) { return __n
  * get by with 64 registers a thread then. Else the compiler takes what it likes, and a launch of larger blocks than
  * that allows is refused. */
 #ifdef PRIM_MAX_THREADS
-#define PRIM_CUDA_BOUNDS __launch_bounds__(PRIM_MAX_THREADS)
+#define PRIM_CUDA_BOUNDS __launch_bounds__(PRIM_MAX_THREADS, 1)
 #else
 #define PRIM_CUDA_BOUNDS
 #endif
@@ -433,65 +433,71 @@ PRIM_FN bool prim_copies_odd_by_words(void) { return true; }
  * peer's store invalidates: relaxed loads of system scope pass it by, and travel as vectors all the same. */
 enum prim_cuda_way { PRIM_CUDA_LOCAL, PRIM_CUDA_PUT, PRIM_CUDA_GET };
 
-/* One access if `yes`: predicated, so that several stay in flight without a branch between them. */
-#define PRIM_CUDA_IF "{ .reg .pred q; setp.ne.u32 q, %3, 0; @q "
-PRIM_FN struct prim_vec16 prim_cuda_load16(enum prim_cuda_way way, const char *p, bool yes)
+PRIM_FN struct prim_vec16 prim_cuda_load16(enum prim_cuda_way way, const char *p)
 {
     struct prim_vec16 v;
-    uint32_t q = yes ? 1u : 0u;
     if (way == PRIM_CUDA_GET)
-        asm volatile(PRIM_CUDA_IF "ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2]; }"
+        asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];"
                      : "=l"(v.word[0]), "=l"(v.word[1])
-                     : "l"(p), "r"(q)
+                     : "l"(p)
                      : "memory");
     else
-        asm volatile(PRIM_CUDA_IF "ld.v2.u64 {%0, %1}, [%2]; }"
-                     : "=l"(v.word[0]), "=l"(v.word[1])
-                     : "l"(p), "r"(q)
-                     : "memory");
+        asm volatile("ld.v2.u64 {%0, %1}, [%2];" : "=l"(v.word[0]), "=l"(v.word[1]) : "l"(p) : "memory");
     return v;
 }
-PRIM_FN void prim_cuda_store16(enum prim_cuda_way way, char *p, struct prim_vec16 v, bool yes)
+PRIM_FN void prim_cuda_store16(enum prim_cuda_way way, char *p, struct prim_vec16 v)
 {
-    uint32_t q = yes ? 1u : 0u;
     if (way == PRIM_CUDA_PUT)
-        asm volatile(PRIM_CUDA_IF "st.global.v2.u64 [%2], {%0, %1}; }"
-                     :
-                     : "l"(v.word[0]), "l"(v.word[1]), "l"(p), "r"(q)
-                     : "memory");
+        asm volatile("st.global.v2.u64 [%2], {%0, %1};" : : "l"(v.word[0]), "l"(v.word[1]), "l"(p) : "memory");
     else
-        asm volatile(PRIM_CUDA_IF "st.v2.u64 [%2], {%0, %1}; }"
-                     :
-                     : "l"(v.word[0]), "l"(v.word[1]), "l"(p), "r"(q)
-                     : "memory");
+        asm volatile("st.v2.u64 [%2], {%0, %1};" : : "l"(v.word[0]), "l"(v.word[1]), "l"(p) : "memory");
 }
 
-/* Thread `rank` of `size` takes every size-th vector, UNROLL of them in flight. Numbers of 32 bits: with many waves the
- * instructions are what a short copy takes. */
-#define PRIM_CUDA_UNROLL 6 /* 8 do not fit beside the cold paths in 64 registers */
-PRIM_FN void prim_cuda_copy16_some(enum prim_cuda_way way, struct prim_group g, char *dest, const char *source,
-                                   uint32_t count)
+/* Instructions are what a short copy takes with many waves: numbers have 32 bits, and no predicate guards what is
+ * surely there. Of a part, loads that are beyond the end read the last vector again: one that was not made would hold
+ * its registers, since they might have an older value. */
+#define PRIM_CUDA_WIDE 6 /* vectors in flight; 8 do not fit beside the cold paths in 64 registers */
+#define PRIM_CUDA_MOST (1u << 31)
+PRIM_FN void prim_cuda_copy_wide(enum prim_cuda_way way, uint32_t size, char *dest, const char *source, uint32_t i)
 {
-    uint32_t size = prim_size(g);
-    for (uint32_t i = prim_rank(g); i < count; i += PRIM_CUDA_UNROLL * size) {
-        struct prim_vec16 v[PRIM_CUDA_UNROLL];
+    struct prim_vec16 v[PRIM_CUDA_WIDE];
 #pragma unroll
-        for (uint32_t k = 0; k < PRIM_CUDA_UNROLL; k++)
-            v[k] = prim_cuda_load16(way, source + (uint64_t)(i + k * size) * 16, i + k * size < count);
+    for (uint32_t k = 0; k < PRIM_CUDA_WIDE; k++)
+        v[k] = prim_cuda_load16(way, source + (uint64_t)(i + k * size) * 16);
 #pragma unroll
-        for (uint32_t k = 0; k < PRIM_CUDA_UNROLL; k++)
-            prim_cuda_store16(way, dest + (uint64_t)(i + k * size) * 16, v[k], i + k * size < count);
+    for (uint32_t k = 0; k < PRIM_CUDA_WIDE; k++)
+        prim_cuda_store16(way, dest + (uint64_t)(i + k * size) * 16, v[k]);
+}
+PRIM_FN void prim_cuda_copy_parts(enum prim_cuda_way way, uint32_t size, char *dest, const char *source, uint32_t i,
+                                  uint32_t count, uint32_t n)
+{
+    const uint32_t last = count - 1;
+    PRIM_ROLLED
+    for (; i < count; i += n * size) {
+        struct prim_vec16 v[PRIM_CUDA_WIDE];
+#pragma unroll
+        for (uint32_t k = 0; k < n; k++)
+            v[k] = prim_cuda_load16(way, source + (uint64_t)(i + k * size < last ? i + k * size : last) * 16);
+#pragma unroll
+        for (uint32_t k = 0; k < n; k++)
+            if (k == 0 || i + k * size <= last)
+                prim_cuda_store16(way, dest + (uint64_t)(i + k * size) * 16, v[k]);
     }
 }
-PRIM_FN void prim_cuda_copy16(enum prim_cuda_way way, struct prim_group g, char *dest, const char *source, size_t count)
+/* Thread `rank` of `size` takes every size-th vector. Many waves have enough of them in flight between them, and store
+ * the sooner. A get's loads take longer, so it keeps more of them in flight. */
+PRIM_FN void prim_cuda_copy16(enum prim_cuda_way way, struct prim_group g, char *dest, const char *source,
+                              uint32_t count)
 {
-    do {
-        uint32_t now = count < (1u << 31) ? (uint32_t)count : 1u << 31;
-        prim_cuda_copy16_some(way, g, dest, source, now);
-        count -= now;
-        dest += (size_t)now * 16;
-        source += (size_t)now * 16;
-    } while (count != 0);
+    uint32_t size = prim_size(g), i = prim_rank(g);
+    if (way != PRIM_CUDA_GET && size >= 512) {
+        prim_cuda_copy_parts(way, size, dest, source, i, count, 2);
+        return;
+    }
+    PRIM_ROLLED
+    for (; i + (PRIM_CUDA_WIDE - 1) * size < count; i += PRIM_CUDA_WIDE * size)
+        prim_cuda_copy_wide(way, size, dest, source, i);
+    prim_cuda_copy_parts(way, size, dest, source, i, count, way == PRIM_CUDA_GET ? PRIM_CUDA_WIDE - 1 : 4);
 }
 
 /* One word of 1, 2, 4 or 8 bytes, from a peer's memory or from any of this PE's. */
@@ -526,12 +532,27 @@ PRIM_FN void prim_cuda_store_word(unsigned width, char *p, uint64_t v)
     else
         asm volatile("st.u8 [%0], %1;" : : "l"(p), "r"((uint32_t)v) : "memory");
 }
+/* [0, bytes) without the `gap` bytes from `head` on, by words of `width`. */
 PRIM_FN void prim_cuda_copy_words(enum prim_cuda_way way, unsigned width, struct prim_group g, char *dest,
-                                  const char *source, size_t bytes)
+                                  const char *source, size_t bytes, size_t head, size_t gap)
 {
     size_t step = (size_t)prim_size(g) * width;
-    for (size_t i = (size_t)prim_rank(g) * width; i < bytes; i += step)
-        prim_cuda_store_word(width, dest + i, prim_cuda_load_word(way, width, source + i));
+    for (size_t i = (size_t)prim_rank(g) * width; i < bytes - gap; i += step) {
+        const size_t at = i < head ? i : i + gap;
+        prim_cuda_store_word(width, dest + at, prim_cuda_load_word(way, width, source + at));
+    }
+}
+PRIM_FN void prim_cuda_copy_by(enum prim_cuda_way way, unsigned width, struct prim_group g, char *dest,
+                               const char *source, size_t bytes, size_t head, size_t gap)
+{
+    if (width == 8)
+        prim_cuda_copy_words(way, 8, g, dest, source, bytes, head, gap);
+    else if (width == 4)
+        prim_cuda_copy_words(way, 4, g, dest, source, bytes, head, gap);
+    else if (width == 2)
+        prim_cuda_copy_words(way, 2, g, dest, source, bytes, head, gap);
+    else
+        prim_cuda_copy_words(way, 1, g, dest, source, bytes, head, gap);
 }
 
 /* The largest power of two, at most 16, that divides x. */
@@ -547,38 +568,38 @@ PRIM_FN bool prim_cuda_has_vectors(const char *dest, const char *source, size_t 
     return (((uintptr_t)dest ^ (uintptr_t)source) & 15u) == 0 && bytes >= ((0u - (uintptr_t)dest) & 15u) + 16;
 }
 
-/* Without vectors: the widest words that both ends have in common, one byte or word a thread at both edges of them. */
+/* Without vectors: the widest words that both ends have in common, and at both edges of them whole elements, as far as
+ * the addresses and the length tell: each load of a get is a way to the peer and back. */
 PRIM_FN void prim_cuda_copy_short(enum prim_cuda_way way, struct prim_group g, char *dest, const char *source,
                                   size_t bytes)
 {
-    unsigned width = prim_cuda_width(((uintptr_t)dest ^ (uintptr_t)source) | 8u);
+    const unsigned width = prim_cuda_width(((uintptr_t)dest ^ (uintptr_t)source) | 8u);
+    const unsigned edge = prim_cuda_width((uintptr_t)dest | (uintptr_t)source | bytes | 8u);
     size_t head = (0u - (uintptr_t)dest) & (width - 1);
     if (head > bytes)
         head = bytes;
-    size_t body = (bytes - head) & ~(size_t)(width - 1);
-    prim_cuda_copy_words(way, 1, g, dest, source, head);
-    if (width == 8)
-        prim_cuda_copy_words(way, 8, g, dest + head, source + head, body);
-    else if (width == 4)
-        prim_cuda_copy_words(way, 4, g, dest + head, source + head, body);
-    else if (width == 2)
-        prim_cuda_copy_words(way, 2, g, dest + head, source + head, body);
-    else
-        prim_cuda_copy_words(way, 1, g, dest + head, source + head, body);
-    head += body;
-    prim_cuda_copy_words(way, 1, g, dest + head, source + head, bytes - head);
+    const size_t body = (bytes - head) & ~(size_t)(width - 1);
+    prim_cuda_copy_by(way, width, g, dest + head, source + head, body, 0, 0);
+    if (body != bytes)
+        prim_cuda_copy_by(way, edge, g, dest, source, bytes, head, body);
 }
-/* All but the vectors: what is before and behind them, or the whole copy. */
+/* From where on the copy goes by vectors, at most MOST of them; bytes: none does. */
+PRIM_FN size_t prim_cuda_vectors_at(const char *dest, const char *source, size_t bytes)
+{
+    size_t head = (0u - (uintptr_t)dest) & 15u;
+    if (!prim_cuda_has_vectors(dest, source, bytes))
+        return bytes;
+    const size_t vectors = (bytes - head) / 16;
+    return head + (vectors > PRIM_CUDA_MOST ? (vectors - PRIM_CUDA_MOST) * 16 : 0);
+}
+/* What is before those vectors and behind them, or the whole copy. */
 PRIM_FN void prim_cuda_copy_odd_by(enum prim_cuda_way way, struct prim_group g, char *dest, const char *source,
                                    size_t bytes)
 {
-    size_t done = 0;
-    if (prim_cuda_has_vectors(dest, source, bytes)) {
-        size_t head = (0u - (uintptr_t)dest) & 15u;
-        prim_cuda_copy_short(way, g, dest, source, head);
-        done = bytes - ((bytes - head) & 15u);
-    }
-    prim_cuda_copy_short(way, g, dest + done, source + done, bytes - done);
+    const size_t at = prim_cuda_vectors_at(dest, source, bytes), end = bytes - ((bytes - at) & 15u);
+    prim_cuda_copy_short(way, g, dest, source, at);
+    if (end != bytes)
+        prim_cuda_copy_short(way, g, dest + end, source + end, bytes - end);
 }
 /* A function for each kind of load: what a way is must not be asked at each word. */
 PRIM_COLD_FN void prim_cuda_get_odd(struct prim_group g, char *dest, const char *source, size_t bytes)
@@ -590,21 +611,25 @@ PRIM_COLD_FN void prim_cuda_put_odd(struct prim_group g, char *dest, const char 
     prim_cuda_copy_odd_by(PRIM_CUDA_PUT, g, dest, source, bytes);
 }
 
-/* The odd part comes first, by one call that finds out what it is: the loop holds nothing for its sake. */
+/* The odd part comes first, by one call that finds out what it is, so that a copy of whole vectors has no instruction
+ * for its sake. */
 PRIM_FN void prim_cuda_copy(enum prim_cuda_way way, struct prim_group g, void *dest, const void *source, size_t bytes)
 {
     char *d = (char *)dest;
     const char *s = (const char *)source;
-    if ((((uintptr_t)d | (uintptr_t)s | bytes) & 15) != 0) {
+    if (((((uintptr_t)d | (uintptr_t)s | bytes) & 15) | bytes / 16 / PRIM_CUDA_MOST) != 0) {
         if (way == PRIM_CUDA_GET)
             prim_cuda_get_odd(g, d, s, bytes);
         else
             prim_cuda_put_odd(g, d, s, bytes);
+        const size_t at = prim_cuda_vectors_at(d, s, bytes);
+        if (at == bytes)
+            return;
+        d += at;
+        s += at;
+        bytes -= at;
     }
-    if (prim_cuda_has_vectors(d, s, bytes)) {
-        size_t head = (0u - (uintptr_t)d) & 15u;
-        prim_cuda_copy16(way, g, d + head, s + head, (bytes - head) / 16);
-    }
+    prim_cuda_copy16(way, g, d, s, (uint32_t)(bytes / 16));
 }
 PRIM_FN void prim_copy(struct prim_group g, void *PRIM_RESTRICT dest, const void *PRIM_RESTRICT source, size_t bytes)
 {
@@ -630,7 +655,7 @@ PRIM_FN bool prim_cuda_vector_each(enum prim_cuda_way way, struct prim_group g, 
         return false;
     size_t at = 16 * (size_t)prim_rank(g);
     if (at < bytes)
-        prim_cuda_store16(way, dest + at, prim_cuda_load16(way, source + at, true), true);
+        prim_cuda_store16(way, dest + at, prim_cuda_load16(way, source + at));
     return true;
 }
 PRIM_FN bool prim_put_vector_each(struct prim_group g, char *dest, const char *source, size_t bytes)

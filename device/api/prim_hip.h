@@ -44,6 +44,7 @@ extern "C" int hipLaunchKernel(const void *, dim3, dim3, void **, size_t, struct
 #define PRIM_MAX_THREADS 1024
 #endif
 /* A second way through a call, in a function of its own, spills scalar registers. */
+#define PRIM_GETS_WORDS(g) ((g).kind == PRIM_THREAD) /* of a block it would take 14 registers more */
 #define PRIM_FEW_SCALARS
 #define PRIM_KERNEL(name, TYPE, a) \
     extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, PRIM_MAX_THREADS))) void name(TYPE a)
@@ -531,6 +532,23 @@ PRIM_FN void prim_hip_load_any4(const char *p, uint64_t step, prim_hip_vec v[4])
     v[3] = prim_hip_load_any(p + 3 * step);
 }
 
+/* The two edges of it, before `head` and from `end` on: by words of 4 bytes where all is made of them. Each load of a
+ * get is a way to the peer and back. */
+#define PRIM_HIP_EDGES(T, LOAD, STORE)                                                     \
+    for (uint64_t i = sizeof(T) * rank; i < bytes - (end - head); i += sizeof(T) * size) { \
+        const uint64_t edge = i < head ? i : i + (end - head);                             \
+        STORE((T *)(void *)(to + edge), LOAD((const T *)(const void *)(from + edge)));     \
+    }
+PRIM_FN uint32_t prim_hip_load_u32(const uint32_t *p)
+{
+    uint32_t v;
+    __builtin_memcpy(&v, p, 4);
+    return v;
+}
+PRIM_FN void prim_hip_store_u32(uint32_t *p, uint32_t v) { __builtin_memcpy(p, &v, 4); }
+PRIM_FN uint8_t prim_hip_load_u8(const uint8_t *p) { return *p; }
+PRIM_FN void prim_hip_store_u8(uint8_t *p, uint8_t v) { *p = v; }
+
 PRIM_FN void prim_copy(struct prim_group g, void *PRIM_RESTRICT dest, const void *PRIM_RESTRICT source, size_t bytes)
 {
     char *to = (char *)dest;
@@ -538,10 +556,10 @@ PRIM_FN void prim_copy(struct prim_group g, void *PRIM_RESTRICT dest, const void
     uint64_t rank = prim_rank(g), size = prim_size(g), head = prim_hip_head(to, bytes), step = 16 * size;
     uint64_t at = head + 16 * rank, end = head + (bytes - head) / 16 * 16;
     PRIM_HIP_PIECES(prim_hip_load_any4, prim_hip_load_any, prim_hip_store_any)
-    for (uint64_t i = rank; i < head; i += size)
-        to[i] = from[i];
-    for (uint64_t i = end + rank; i < bytes; i += size)
-        to[i] = from[i];
+    if ((((uintptr_t)to | (uintptr_t)from | bytes) & 3) == 0)
+        PRIM_HIP_EDGES(uint32_t, prim_hip_load_u32, prim_hip_store_u32)
+    else
+        PRIM_HIP_EDGES(uint8_t, prim_hip_load_u8, prim_hip_store_u8)
 }
 
 PRIM_FN void prim_copy_put(struct prim_group g, void *PRIM_RESTRICT dest, const void *PRIM_RESTRICT source,
@@ -552,10 +570,10 @@ PRIM_FN void prim_copy_put(struct prim_group g, void *PRIM_RESTRICT dest, const 
     uint64_t rank = prim_rank(g), size = prim_size(g), head = prim_hip_head(to, bytes), step = 16 * size;
     uint64_t at = head + 16 * rank, end = head + (bytes - head) / 16 * 16;
     PRIM_HIP_PIECES(prim_hip_load_any4, prim_hip_load_any, prim_hip_store_out)
-    for (uint64_t i = rank; i < head; i += size)
-        prim_store_relaxed_u8((uint8_t *)to + i, (uint8_t)from[i]);
-    for (uint64_t i = end + rank; i < bytes; i += size)
-        prim_store_relaxed_u8((uint8_t *)to + i, (uint8_t)from[i]);
+    if ((((uintptr_t)to | (uintptr_t)from | bytes) & 3) == 0)
+        PRIM_HIP_EDGES(uint32_t, prim_hip_load_u32, prim_store_relaxed_u32)
+    else
+        PRIM_HIP_EDGES(uint8_t, prim_hip_load_u8, prim_store_relaxed_u8)
 }
 
 PRIM_FN void prim_copy_get(struct prim_group g, void *PRIM_RESTRICT dest, const void *PRIM_RESTRICT source,
@@ -566,11 +584,12 @@ PRIM_FN void prim_copy_get(struct prim_group g, void *PRIM_RESTRICT dest, const 
     uint64_t rank = prim_rank(g), size = prim_size(g), head = prim_hip_head(from, bytes), step = 16 * size;
     uint64_t at = head + 16 * rank, end = head + (bytes - head) / 16 * 16;
     PRIM_HIP_PIECES(prim_hip_load_fresh4, prim_hip_load_fresh, prim_hip_store_any)
-    for (uint64_t i = rank; i < head; i += size)
-        to[i] = (char)prim_load_relaxed_u8((const uint8_t *)from + i);
-    for (uint64_t i = end + rank; i < bytes; i += size)
-        to[i] = (char)prim_load_relaxed_u8((const uint8_t *)from + i);
+    if ((((uintptr_t)to | (uintptr_t)from | bytes) & 3) == 0)
+        PRIM_HIP_EDGES(uint32_t, prim_load_relaxed_u32, prim_hip_store_u32)
+    else
+        PRIM_HIP_EDGES(uint8_t, prim_load_relaxed_u8, prim_hip_store_u8)
 }
+#undef PRIM_HIP_EDGES
 #undef PRIM_HIP_PIECES
 
 /* The hardware keeps 8 bytes whole on every path, so an LL word is two stores and two loads. */

@@ -79,7 +79,11 @@ PRIM_FN void isod_unbits(void *value, uint64_t bits, size_t bytes)
 
 PRIM_FN void isod_p(shmemd_t h, void *dest, const void *value, size_t bytes, int pe)
 {
-    char *to = isod_near(h, dest, pe);
+    if (isod_is_even(h, dest)) { /* without the question whether there is a pointer */
+        isod_store_word((char *)dest + isod_shift(h, pe), value, bytes);
+        return;
+    }
+    char *to = isod_near_by_table(isod_origin_of(h), dest, pe);
     if (to != 0)
         isod_store_word(to, value, bytes);
     else
@@ -108,14 +112,16 @@ PRIM_FN void isod_put_word(char *to, const void *value, size_t bytes)
 /* One word for each thread is the frequent small case: it does without the general copy. */
 PRIM_FN void isod_copy_out(shmemd_group_t g, char *to, struct isod_bytes b)
 {
-    uintptr_t all = (uintptr_t)to | (uintptr_t)b.source | b.len;
-    if ((all & 7) == 0 && b.len <= 8 * (size_t)prim_size(g)) {
+    const uintptr_t all = (uintptr_t)to | (uintptr_t)b.source | b.len;
+    const size_t step = 8 * (size_t)prim_size(g);
+    const bool is_short = b.len <= 2 * step; /* asked first: what is long meets no other question */
+    if (is_short && (all & 7) == 0 && b.len <= step) {
         size_t at = 8 * (size_t)prim_rank(g);
         if (at < b.len)
             isod_put_word(to + at, __builtin_assume_aligned((const char *)b.source + at, 8), 8);
     } else if (g.kind == PRIM_THREAD && b.len == 4 && (all & 3) == 0) {
         isod_put_word(to, __builtin_assume_aligned(b.source, 4), 4);
-    } else if (!prim_put_vector_each(g, to, (const char *)b.source, b.len)) {
+    } else if (!is_short || !prim_put_vector_each(g, to, (const char *)b.source, b.len)) {
         prim_copy_put(g, to, b.source, b.len);
     }
 }
@@ -135,15 +141,27 @@ PRIM_FN void isod_put(shmemd_t h, shmemd_group_t g, struct isod_bytes b, int pe)
     prim_sync_settled(g);
 }
 
+/* Likewise. */
+PRIM_FN void isod_copy_in(shmemd_group_t g, const char *from, struct isod_bytes b)
+{
+    const uintptr_t all = (uintptr_t)b.dest | (uintptr_t)from | b.len;
+    if (PRIM_GETS_WORDS(g) && (all & 7) == 0 && b.len <= 8 * (size_t)prim_size(g)) {
+        const size_t at = 8 * (size_t)prim_rank(g);
+        if (at < b.len)
+            isod_load_word(__builtin_assume_aligned((char *)b.dest + at, 8), from + at, 8);
+    } else if (PRIM_GETS_WORDS(g) && g.kind == PRIM_THREAD && b.len == 4 && (all & 3) == 0) {
+        isod_load_word(__builtin_assume_aligned(b.dest, 4), from, 4);
+    } else if (!prim_get_vector_each(g, (char *)b.dest, from, b.len)) {
+        prim_copy_get(g, b.dest, from, b.len);
+    }
+}
 PRIM_FN void isod_get_nbi(shmemd_t h, shmemd_group_t g, struct isod_bytes b, int pe)
 {
     const char *from = b.len != 0 ? isod_near(h, b.source, pe) : (const char *)0;
-    if (from != 0) {
-        if (!prim_get_vector_each(g, (char *)b.dest, from, b.len))
-            prim_copy_get(g, b.dest, from, b.len);
-    } else if (b.len != 0) {
+    if (from != 0)
+        isod_copy_in(g, from, b);
+    else if (b.len != 0)
         isod_ring_get(h, g, b, isod_world_pe(h, pe));
-    }
 }
 PRIM_FN void isod_get(shmemd_t h, shmemd_group_t g, struct isod_bytes b, int pe)
 {

@@ -116,10 +116,11 @@ rules() {
         "a full fence has ended before later loads begin" "$no_wait"
     rule isa_quiet_alone "$flushed inv_system load_system8 wait_vm${stored}8 end" \
         "its write-back has ended before it invalidates, though no store is pending" '/buffer_wbl2/,/buffer_inv/{/s_waitcnt/d;}'
-    rule isa_put "( load_plain16){4}( store_nt16){4} load_plain16 wait_vm store_nt16( load_plain1 wait_vm store_system1)+ end" \
+    local odd="( load_plain1 wait_vm store_system1| load_plain4 wait_vm store_system4){2} end"
+    rule isa_put "( load_plain16){4}( store_nt16){4} load_plain16 wait_vm store_nt16$odd" \
         "puts have four pieces in flight, past the caches" "$no_nt"
-    rule isa_put ".*( load_plain1 wait_vm store_system1)+ end" "odd bytes are of system scope" "$agent" '/store_byte/d'
-    local gotten="( load_system1 wait_vm${stored}1)+ end"
+    rule isa_put ".*$odd" "odd bytes and words are of system scope" "$agent" '/store_byte/d'
+    local gotten="( load_system1 wait_vm${stored}1| load_system4 wait_vm${stored}4){2} end"
     rule isa_get "( load_system16){4} wait_vm(${stored}16){4} load_system16 wait_vm${stored}16$gotten" \
         "gets have four pieces in flight, no cache answers them" "$agent" "$no_glc"
     rule isa_get "( load_system16){4} wait_vm(${stored}16){4} load_system16 wait_vm${stored}16$gotten" \
