@@ -6,9 +6,9 @@
  * blocks of their PE. _grid: all threads of all blocks of the kernel, in grids of equally many blocks on every member;
  * all blocks must be able to run at once (shmemx_max_blocks). _group(h, g, ...), of all but alltoallv: g is
  * shmemd_thread(), shmemd_wave() or shmemd_block(). A thread and a wave call in the sequence of their block, one of
- * them at a time: another one comes next behind a shmemd_group_sync of the block. One member may take part by a thread
- * and another one by a wave; in barrier and sync by a block, too. In all else all members are blocks or none is, since
- * a block's data goes other ways (and on NVIDIA all are compiled with -rdc=true, or none is). A handle, that is a
+ * them at a time: another one comes next behind a shmemd_group_sync of the block. In barrier and sync one member may
+ * take part by a thread, another one by a wave or a block. In all else the groups of all members are of one kind, since
+ * each kind's data goes its own ways (and on NVIDIA all are compiled with -rdc=true, or none is). A handle, that is a
  * (team, slot), is used by one kernel at a time; kernels that run at the same time use different slots.
  *
  * Arguments: dest and source are symmetric: device memory or registered buffers, aligned to their elements. Copies are

@@ -2,9 +2,8 @@
 /* Collectives of data by few threads of a block: one, or a wave, in the sequence of the block's lane. Kernels of 1024
  * threads make them too, so they take few registers. Short ones go by LL, a unit at a time. Long ones have two
  * synchronisations of the members, and between them puts, or loads of what is combined. The first: all sources may be
- * read and all dests written; the second: all of it is done. A member that takes part by a block goes other ways and
- * does not meet them; a thread and a wave do: no choice depends on what the group is. Includes: move_device.h,
- * reduce_device.h, sync_device.h. Included by include/shmem_device_coll.h. */
+ * read and all dests written; the second: all of it is done. All members are of one kind: what is short depends on it.
+ * Includes: move_device.h, reduce_device.h, sync_device.h. Included by include/shmem_device_coll.h. */
 #ifndef ISO_FEW_DEVICE_H
 #define ISO_FEW_DEVICE_H
 
@@ -19,17 +18,18 @@ PRIM_FN int isod_few_meet(shmemd_t h, struct prim_group g, uint32_t call)
 
 /* ---- short: one staged epoch by LL ---- */
 
-#define ISOD_FEW_LL_BYTES 2048u /* more takes a thread longer than the long way */
+/* More takes longer than the long way: a unit of LL is 0.17 us of a thread on H200, a put of it 0.04. */
+#define ISOD_FEW_LL_BYTES(g) ((g).kind == PRIM_THREAD ? 512u : 4096u)
 /* Not with -rdc=true, where a kernel of 1024 threads would have too many registers: all programs of a job are compiled
  * with it, or none is. */
-PRIM_FN bool isod_few_takes_ll(shmemd_t h, uint64_t bytes)
+PRIM_FN bool isod_few_takes_ll(shmemd_t h, struct prim_group g, uint64_t bytes)
 {
 #ifdef PRIM_CALLS_BY_ABI
-    (void)h, (void)bytes;
+    (void)h, (void)g, (void)bytes;
     return false;
 #else
     return isod_is_direct(h) && h.n_pes > 1 && h.n_pes <= ISOD_NEAR && isod_lane_of(h) < h.lanes &&
-           bytes <= ISOD_FEW_LL_BYTES && bytes <= h.inbox_bytes;
+           bytes <= ISOD_FEW_LL_BYTES(g) && bytes <= h.inbox_bytes;
 #endif
 }
 
@@ -83,44 +83,73 @@ PRIM_FN void isod_few_send_unit(shmemd_t h, const struct isod_few *f, int32_t to
     prim_store_ll(line, (uint32_t)v.word[0], (uint32_t)(v.word[0] >> 32), (uint32_t)f->epoch);
     prim_store_ll(line + 1, (uint32_t)v.word[1], (uint32_t)(v.word[1] >> 32), (uint32_t)f->epoch);
 }
-PRIM_FN struct prim_vec16 isod_few_take_unit(shmemd_t h, struct isod_few *f, int32_t from, uint32_t u)
+/* A thread has two units under way, u and the next of its own; where there is none, u twice. Loads of two units are as
+ * long as of one. */
+PRIM_FN uint32_t isod_few_next(struct prim_group g, uint32_t u, uint32_t bytes)
 {
-    const struct prim_ll *line = isod_few_line(h, f, h.my_pe, from, u);
+    const uint32_t next = u + prim_size(g);
+    return next * 16 < bytes ? next : u;
+}
+PRIM_FN void isod_few_take_two(shmemd_t h, struct isod_few *f, int32_t from, uint32_t u, uint32_t next,
+                               struct prim_vec16 v[2])
+{
+    const struct prim_ll *line = isod_few_line(h, f, h.my_pe, from, u), *second = line + (next - u) * 2;
     struct isod_waiting w = {0, 0};
-    struct prim_vec16 v = {{0, 0}};
-    while (!isod_unit_look(line, (uint32_t)f->epoch, &v) && !f->bad) {
+    for (;;) {
+        const bool is_there = isod_unit_look(line, (uint32_t)f->epoch, &v[0]);
+        if ((isod_unit_look(second, (uint32_t)f->epoch, &v[1]) && is_there) || f->bad)
+            return;
         prim_pause();
         if (++w.polls % ISOD_POLLS_PER_LOOK != 0)
             continue;
-        w = isod_wait_look(h.team, w, isod_missed_at(isod_who(f->call, isod_world_pe(h, from)), line, f->epoch, 0));
+        w = isod_wait_look(
+            h.team, w,
+            isod_missed_at(isod_who(f->call, isod_world_pe(h, from)), is_there ? second : line, f->epoch, 0));
         f->bad = isod_has_given_up(w);
     }
-    return v;
+}
+PRIM_FN void isod_few_load_two(const char *from, uint32_t u, uint32_t next, uint32_t bytes, struct prim_vec16 v[2])
+{
+    v[0] = isod_unit_load(from + u * 16, bytes - u * 16);
+    v[1] = isod_unit_load(from + next * 16, bytes - next * 16);
+}
+PRIM_FN void isod_few_store_two(char *to, uint32_t u, uint32_t next, uint32_t bytes, const struct prim_vec16 v[2])
+{
+    isod_unit_store(to + u * 16, v[0], bytes - u * 16);
+    if (next != u)
+        isod_unit_store(to + next * 16, v[1], bytes - next * 16);
 }
 
 /* To each other member m what is at source + m * stride; the own part goes to dest. */
 PRIM_FN void isod_few_send_all(shmemd_t h, struct prim_group g, const struct isod_few *f, struct isod_move w)
 {
+    const uint32_t bytes = (uint32_t)w.bytes;
     PRIM_ROLLED
-    for (uint32_t u = prim_rank(g); u < ((uint32_t)w.bytes + 15) / 16; u += prim_size(g)) {
+    for (int32_t m = 0; m < h.n_pes; m++) {
         PRIM_ROLLED
-        for (int32_t m = 0; m < h.n_pes; m++) {
-            const char *from = w.source + (uint64_t)(uint32_t)m * w.source_stride + u * 16;
-            const struct prim_vec16 v = isod_unit_load(from, (uint32_t)w.bytes - u * 16);
-            if (m != h.my_pe)
-                isod_few_send_unit(h, f, m, u, v);
-            else if (w.dest != (char *)0)
-                isod_unit_store(w.dest + (uint64_t)(uint32_t)m * w.dest_stride + u * 16, v, (uint32_t)w.bytes - u * 16);
+        for (uint32_t u = prim_rank(g); u * 16 < bytes; u += 2 * prim_size(g)) {
+            const uint32_t next = isod_few_next(g, u, bytes);
+            struct prim_vec16 v[2];
+            isod_few_load_two(w.source + (uint64_t)(uint32_t)m * w.source_stride, u, next, bytes, v);
+            if (m != h.my_pe) {
+                isod_few_send_unit(h, f, m, u, v[0]);
+                isod_few_send_unit(h, f, m, next, v[1]);
+            } else if (w.dest != (char *)0) {
+                isod_few_store_two(w.dest + (uint64_t)(uint32_t)m * w.dest_stride, u, next, bytes, v);
+            }
         }
     }
 }
 PRIM_FN void isod_few_take_all(shmemd_t h, struct prim_group g, struct isod_few *f, struct isod_move w, int32_t from)
 {
+    const uint32_t bytes = (uint32_t)w.bytes;
     PRIM_ROLLED
-    for (uint32_t u = prim_rank(g); u < ((uint32_t)w.bytes + 15) / 16 && !f->bad; u += prim_size(g)) {
-        const struct prim_vec16 v = isod_few_take_unit(h, f, from, u);
+    for (uint32_t u = prim_rank(g); u * 16 < bytes && !f->bad; u += 2 * prim_size(g)) {
+        const uint32_t next = isod_few_next(g, u, bytes);
+        struct prim_vec16 v[2];
+        isod_few_take_two(h, f, from, u, next, v);
         if (!f->bad)
-            isod_unit_store(w.dest + (uint64_t)(uint32_t)from * w.dest_stride + u * 16, v, (uint32_t)w.bytes - u * 16);
+            isod_few_store_two(w.dest + (uint64_t)(uint32_t)from * w.dest_stride, u, next, bytes, v);
     }
 }
 
@@ -163,22 +192,30 @@ PRIM_FN int isod_reduce_few_ll(shmemd_t h, struct prim_group g, struct isod_redu
 {
     struct isod_few f = isod_few_begin(h, g, w.call);
     const char *own = w.source + (uint64_t)(uint32_t)h.my_pe * w.stride;
+    const uint32_t bytes = (uint32_t)w.bytes;
     struct isod_move all = isod_move_of((void *)0, w.source, w.bytes);
     all.source_stride = w.stride;
     if (f.epoch == 0)
         return 1;
     isod_few_send_all(h, g, &f, all);
     PRIM_ROLLED
-    for (uint32_t u = prim_rank(g); u < ((uint32_t)w.bytes + 15) / 16 && !f.bad; u += prim_size(g)) {
-        struct isod_acc a[1] PRIM_UNSET; /* by the first join */
+    for (uint32_t u = prim_rank(g); u * 16 < bytes && !f.bad; u += 2 * prim_size(g)) {
+        const uint32_t next = isod_few_next(g, u, bytes);
+        struct isod_acc a[2] PRIM_UNSET; /* by the first join */
+        struct prim_vec16 v[2];
         PRIM_ROLLED
-        for (int32_t m = 0; m < h.n_pes; m++)
-            isod_acc_join(elem, a,
-                          m == h.my_pe ? isod_unit_load(own + u * 16, (uint32_t)w.bytes - u * 16)
-                                       : isod_few_take_unit(h, &f, m, u),
-                          m, h.n_pes, op);
+        for (int32_t m = 0; m < h.n_pes; m++) {
+            if (m == h.my_pe)
+                isod_few_load_two(own, u, next, bytes, v);
+            else
+                isod_few_take_two(h, &f, m, u, next, v);
+            isod_acc_join(elem, &a[0], v[0], m, h.n_pes, op);
+            isod_acc_join(elem, &a[1], v[1], m, h.n_pes, op);
+        }
+        v[0] = isod_acc_vec(elem, &a[0]);
+        v[1] = isod_acc_vec(elem, &a[1]);
         if (!f.bad)
-            isod_unit_store(w.dest + u * 16, isod_acc_vec(elem, a), (uint32_t)w.bytes - u * 16);
+            isod_few_store_two(w.dest, u, next, bytes, v);
     }
     return isod_few_end(h, g, f);
 }
@@ -197,7 +234,7 @@ PRIM_FN int isod_exchange_few(shmemd_t h, struct prim_group g, struct isod_move 
 {
     if (w.bytes == 0)
         return isod_coll_nothing_by(h, g);
-    if (isod_few_takes_ll(h, w.bytes))
+    if (isod_few_takes_ll(h, g, w.bytes))
         return isod_exchange_few_ll(h, g, w, call);
     if (isod_few_meet(h, g, call) != 0)
         return 1;
@@ -212,7 +249,7 @@ PRIM_FN int isod_broadcast_few(shmemd_t h, struct prim_group g, struct isod_move
         return isod_broadcast_refuse(h, g, &w);
     if (w.bytes == 0)
         return isod_coll_nothing_by(h, g);
-    if (isod_few_takes_ll(h, w.bytes))
+    if (isod_few_takes_ll(h, g, w.bytes))
         return isod_broadcast_few_ll(h, g, w);
     if (isod_few_meet(h, g, ISOD_CALL_BROADCAST) != 0)
         return 1;
@@ -305,7 +342,7 @@ PRIM_FN int isod_reduce_few(shmemd_t h, struct prim_group g, struct isod_reduce 
     const uint64_t last = all ? units * (me + 1) / n : units;
     if (w.bytes == 0)
         return isod_coll_nothing_by(h, g);
-    if (isod_few_takes_ll(h, w.bytes))
+    if (isod_few_takes_ll(h, g, w.bytes))
         return isod_reduce_few_ll(h, g, w, elem, op);
     if (isod_few_meet(h, g, w.call) != 0)
         return 1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Collectives by a thread, a wave and a block in turns, in one sequence, and by different groups on different PEs:
- * moves of bytes, and reductions of every way in which elements are kept. Short and long, in place, misaligned, of no
- * element; what stands beside dest stays. Two blocks at once, each in its own sequence, then one sequence on a chosen
- * lane. */
+/* Collectives by a thread, a wave and a block in turns, in one sequence: moves of bytes, and reductions of every way in
+ * which elements are kept; barriers between them by different groups on different PEs. Short and long, in place,
+ * misaligned, of no element; what stands beside dest stays. Two blocks at once, each in its own sequence, then one
+ * sequence on a chosen lane. */
 #include "device_test.h"
 
 enum { BLOCKS = 2, THREADS = 96, MOST = 530, GUARD = 16 };
@@ -11,7 +11,7 @@ struct few_args {
     shmemd_t h;
     char *dest, *source; /* for each block `room` bytes */
     uint64_t *wrong, room;
-    uint32_t nelems, turn, in_place, shift;
+    uint32_t nelems, bytes, turn, in_place, shift;
 };
 
 /* ---- which threads call ---- */
@@ -33,8 +33,6 @@ SHMEMD_FN int few_calls(uint32_t turn)
     FEW_AS(1, shmemd_wave(), turn, bad, call)   \
     FEW_AS(2, shmemd_block(), turn, bad, call)  \
     shmemd_group_sync(shmemd_block())
-/* Of data: in every third turn a block on all PEs, else a thread on some and a wave on others. */
-SHMEMD_FN uint32_t few_of_data(uint32_t turn, uint32_t me) { return turn % 3 == 2 ? 2 : (turn + me) % 2; }
 
 /* ---- moves ---- */
 
@@ -65,7 +63,7 @@ SHMEMD_FN void few_poison(char *dest, uint64_t bytes)
 
 SHMEMD_KERNEL(few_moves, struct few_args, a)
 {
-    const uint32_t me = (uint32_t)shmemd_my_pe(a.h), n = (uint32_t)shmemd_n_pes(a.h), bytes = a.nelems;
+    const uint32_t me = (uint32_t)shmemd_my_pe(a.h), n = (uint32_t)shmemd_n_pes(a.h), bytes = a.bytes;
     char *source = a.source + shmemd_block_index() * a.room + a.shift;
     char *dest = a.dest + shmemd_block_index() * a.room + GUARD + a.shift / 2;
     int bad = 0;
@@ -74,24 +72,24 @@ SHMEMD_KERNEL(few_moves, struct few_args, a)
         for (uint32_t i = shmemd_thread_index(); i < bytes * n; i += shmemd_block_size())
             source[i] = (char)few_byte(me, i, round);
         few_poison(dest, (uint64_t)bytes * n);
-        FEW(few_of_data(all, me), bad, shmemd_broadcastmem_group(a.h, g, dest, source, bytes, (int)root));
+        FEW(all, bad, shmemd_broadcastmem_group(a.h, g, dest, source, bytes, (int)root));
         bad += few_differs(dest, bytes, root, 0, round) + few_guards(dest, bytes);
         FEW(turn + 1 + me, bad, shmemd_barrier_group(a.h, g)); /* no member writes before all have looked */
         few_poison(dest, (uint64_t)bytes * n);
-        FEW(few_of_data(all + 2, me), bad, shmemd_fcollectmem_group(a.h, g, dest, source, bytes));
+        FEW(all + 2, bad, shmemd_fcollectmem_group(a.h, g, dest, source, bytes));
         for (uint32_t m = 0; m < n; m++)
             bad += few_differs(dest + (uint64_t)m * bytes, bytes, m, 0, round);
         bad += few_guards(dest, (uint64_t)bytes * n);
         FEW(turn, bad, shmemd_sync_group(a.h, g));
         few_poison(dest, (uint64_t)bytes * n);
-        FEW(few_of_data(all + 1, me), bad, shmemd_alltoallmem_group(a.h, g, dest, source, bytes));
+        FEW(all + 1, bad, shmemd_alltoallmem_group(a.h, g, dest, source, bytes));
         for (uint32_t m = 0; m < n; m++)
             bad += few_differs(dest + (uint64_t)m * bytes, bytes, m, me * bytes, round);
         bad += few_guards(dest, (uint64_t)bytes * n);
         FEW(turn + 2, bad, shmemd_barrier_group(a.h, g));
         few_poison(dest, (uint64_t)bytes * n);
         const uint32_t step = round % n;
-        FEW(few_of_data(all, me), bad,
+        FEW(all, bad,
             shmemd_permutemem_group(a.h, g, dest, source, bytes, (int)((me + step) % n), (int)((me + n - step) % n)));
         bad += few_differs(dest, bytes, (me + n - step) % n, 0, round) + few_guards(dest, bytes);
         FEW(turn + 1, bad, shmemd_barrier_group(a.h, g));
@@ -152,7 +150,7 @@ SHMEMD_FN int few_is_complexf(shmemd_complexf_t x, int y) { return x.re == (floa
         char *bytes = a.dest + shmemd_block_index() * a.room + GUARD + a.shift / 2 * sizeof(T);                        \
         int bad = 0;                                                                                                   \
         for (uint32_t turn = a.turn; turn < a.turn + 6; turn++) {                                                      \
-            const uint32_t kind = turn % 3, part = kind == 0 ? a.nelems / n : a.nelems, by = (turn / 3 + me) % 2;      \
+            const uint32_t kind = turn % 3, part = kind == 0 ? a.nelems / n : a.nelems, by = turn / 3 % 2;             \
             const bool in_place = a.in_place != 0 && kind != 0;                                                        \
             T *dest = in_place ? source : (T *)(void *)bytes;                                                          \
             for (uint32_t i = shmemd_thread_index(); i < a.nelems; i += shmemd_block_size())                           \
@@ -191,7 +189,7 @@ SHMEMD_KERNEL(few_on_a_lane, struct few_args, a)
         if (shmemd_block_index() == round % BLOCKS) {
             for (uint32_t i = shmemd_thread_index(); i < a.nelems; i += shmemd_block_size())
                 source[i] = few_value(me, i + round);
-            FEW(few_of_data(round / 2, me), bad, shmemd_int_sum_reduce_group(h, g, dest, source, a.nelems));
+            FEW(round / 2, bad, shmemd_int_sum_reduce_group(h, g, dest, source, a.nelems));
             for (uint32_t i = shmemd_thread_index(); i < a.nelems; i += shmemd_block_size())
                 bad += dest[i] != few_all(n, i + round, 0);
             FEW(round + me, bad, shmemd_barrier_group(h, g));
@@ -205,7 +203,8 @@ SHMEMD_KERNEL(few_on_a_lane, struct few_args, a)
 static int test_main(void)
 {
     DEVICE_INIT();
-    static const uint32_t sizes[] = {0, 1, 3, 37, 200, MOST};
+    /* A thread's bytes are long above 512, a wave's above 4096. */
+    static const uint32_t nelems[] = {0, 1, 3, 37, 64, 200, MOST}, bytes[] = {0, 1, 37, 512, 513, 4096, 4097};
     const size_t n = (size_t)shmem_n_pes();
     struct few_args a;
     uint64_t wrong;
@@ -216,9 +215,10 @@ static int test_main(void)
     a.wrong = (uint64_t *)shmemx_calloc(1, sizeof(uint64_t), SHMEMX_DEVICE);
     CHECK_OR_EXIT(a.dest != NULL && a.source != NULL && a.wrong != NULL);
     CHECK_OR_EXIT(shmemx_device_handle(SHMEM_TEAM_WORLD, 0, &a.h) == 0);
-    for (unsigned k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++)
+    for (unsigned k = 0; k < sizeof(nelems) / sizeof(nelems[0]); k++)
         for (a.turn = 0; a.turn < 3; a.turn++) {
-            a.nelems = sizes[k];
+            a.nelems = nelems[k];
+            a.bytes = bytes[k];
             a.shift = (a.turn + k) % 3;
             a.in_place = (a.turn + k) % 2;
             DEVICE_RUN(few_moves, BLOCKS, THREADS, a);
