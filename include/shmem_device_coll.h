@@ -22,7 +22,7 @@
  * Return: 0, equal for all threads. Nonzero: a wait has given up, now or earlier, or the call was wrong
  * (shmemx_device_error says why); then dest is undefined.
  *
- * Up to a size (packets, 4 KiB or so) data carries its flag and takes one hop; above, there are two exchanges of flags.
+ * Up to 8 KiB by a block, 4 KiB by a wave and 512 bytes by a thread, less above 8 PEs, data takes one hop; else two.
  */
 #ifndef SHMEM_DEVICE_COLL_H
 #define SHMEM_DEVICE_COLL_H

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Collectives of data by few threads of a block: one, or a wave, in the sequence of the block's lane. Kernels of 1024
- * threads make them too, so they take few registers. Short ones go by LL, a unit at a time. Long ones have two
- * synchronisations of the members, and between them puts, or loads of what is combined. The first: all sources may be
- * read and all dests written; the second: all of it is done. All members are of one kind: what is short depends on it.
- * Includes: move_device.h, reduce_device.h, sync_device.h. Included by include/shmem_device_coll.h. */
+ * threads make them too, so they take few registers. Short ones but permute go by LL, two units at a time. Long ones
+ * have two synchronisations of the members, and between them puts, or loads of what is combined. The first: all sources
+ * may be read and all dests written; the second: all of it is done. The groups of all members are of one kind: what is
+ * short depends on it. Includes: move_device.h, reduce_device.h, sync_device.h. Included by
+ * include/shmem_device_coll.h. */
 #ifndef ISO_FEW_DEVICE_H
 #define ISO_FEW_DEVICE_H
 
@@ -11,6 +12,7 @@
 #include "reduce_device.h"
 #include "sync_device.h"
 
+/* A long call makes it twice, in a loop. AMD inlines all calls, and this one would be most of the code. */
 PRIM_FN int isod_few_meet(shmemd_t h, struct prim_group g, uint32_t call)
 {
     return isod_synchronise(h, g, call, ISOD_DATA);
@@ -18,7 +20,8 @@ PRIM_FN int isod_few_meet(shmemd_t h, struct prim_group g, uint32_t call)
 
 /* ---- short: one staged epoch by LL ---- */
 
-/* More takes longer than the long way: a unit of LL is 0.17 us of a thread on H200, a put of it 0.04. */
+/* A thread's unit of LL takes 0.17 us on H200, a put of it 0.04: above 512 bytes its long way is shorter. A wave's is
+ * not at 2 KiB, 1.7 us and 4.7 (both of 2 PEs). */
 #define ISOD_FEW_LL_BYTES(g) ((g).kind == PRIM_THREAD ? 512u : 4096u)
 /* Not with -rdc=true, where a kernel of 1024 threads would have too many registers: all programs of a job are compiled
  * with it, or none is. */
@@ -37,14 +40,16 @@ struct isod_few {
     struct isod_lane *lane;
     uint64_t epoch; /* 0: the call returns nonzero at once */
     uint32_t inbox_at, call, users, status;
-    bool bad; /* of this thread */
+    bool turns; /* the long way it is: its first synchronisation makes the numbers begin again */
+    bool bad;   /* of this thread */
 };
 PRIM_FN struct isod_few isod_few_begin(shmemd_t h, struct prim_group g, uint32_t call)
 {
-    struct isod_few f = {ISOD_LANES(h.team) + isod_lane_of(h), 0, 0, call, 0, 0, false};
-    if (isod_coll_numbers_turn(f.lane->epoch, ISOD_EPOCHS_OF_CALL)) /* on all members alike, and the barrier does it */
-        (void)isod_few_meet(h, g, call);
+    struct isod_few f = {ISOD_LANES(h.team) + isod_lane_of(h), 0, 0, call, 0, 0, false, false};
     const uint64_t done = f.lane->epoch, dead = f.lane->dead, staged = f.lane->staged + 1;
+    f.turns = isod_coll_numbers_turn(done, ISOD_EPOCHS_OF_CALL); /* on all members alike */
+    if (f.turns)
+        return f;
     prim_sync(g); /* all have read the lane; what they have stored is part of the source */
     f.epoch = dead != 0 ? 0 : done + 1;
     f.inbox_at = (uint32_t)isod_flags_bytes(h.n_pes) + ((uint32_t)staged & 1) * 2 * h.inbox_bytes * (uint32_t)h.n_pes;
@@ -83,8 +88,8 @@ PRIM_FN void isod_few_send_unit(shmemd_t h, const struct isod_few *f, int32_t to
     prim_store_ll(line, (uint32_t)v.word[0], (uint32_t)(v.word[0] >> 32), (uint32_t)f->epoch);
     prim_store_ll(line + 1, (uint32_t)v.word[1], (uint32_t)(v.word[1] >> 32), (uint32_t)f->epoch);
 }
-/* A thread has two units under way, u and the next of its own; where there is none, u twice. Loads of two units are as
- * long as of one. */
+/* A thread has two units under way, u and the next of its own; where there is none, u twice. Loads of two units take as
+ * long as those of one. */
 PRIM_FN uint32_t isod_few_next(struct prim_group g, uint32_t u, uint32_t bytes)
 {
     const uint32_t next = u + prim_size(g);
@@ -111,7 +116,7 @@ PRIM_FN void isod_few_take_two(shmemd_t h, struct isod_few *f, int32_t from, uin
 PRIM_FN void isod_few_load_two(const char *from, uint32_t u, uint32_t next, uint32_t bytes, struct prim_vec16 v[2])
 {
     v[0] = isod_unit_load(from + u * 16, bytes - u * 16);
-    v[1] = isod_unit_load(from + next * 16, bytes - next * 16);
+    v[1] = next != u ? isod_unit_load(from + next * 16, bytes - next * 16) : v[0];
 }
 PRIM_FN void isod_few_store_two(char *to, uint32_t u, uint32_t next, uint32_t bytes, const struct prim_vec16 v[2])
 {
@@ -133,7 +138,8 @@ PRIM_FN void isod_few_send_all(shmemd_t h, struct prim_group g, const struct iso
             isod_few_load_two(w.source + (uint64_t)(uint32_t)m * w.source_stride, u, next, bytes, v);
             if (m != h.my_pe) {
                 isod_few_send_unit(h, f, m, u, v[0]);
-                isod_few_send_unit(h, f, m, next, v[1]);
+                if (next != u) /* what is sent is waited for, once */
+                    isod_few_send_unit(h, f, m, next, v[1]);
             } else if (w.dest != (char *)0) {
                 isod_few_store_two(w.dest + (uint64_t)(uint32_t)m * w.dest_stride, u, next, bytes, v);
             }
@@ -153,9 +159,8 @@ PRIM_FN void isod_few_take_all(shmemd_t h, struct prim_group g, struct isod_few 
     }
 }
 
-PRIM_FN int isod_exchange_few_ll(shmemd_t h, struct prim_group g, struct isod_move w, uint32_t call)
+PRIM_FN int isod_exchange_few_ll(shmemd_t h, struct prim_group g, struct isod_few f, struct isod_move w)
 {
-    struct isod_few f = isod_few_begin(h, g, call);
     if (f.epoch == 0)
         return 1;
     isod_few_send_all(h, g, &f, w);
@@ -167,9 +172,8 @@ PRIM_FN int isod_exchange_few_ll(shmemd_t h, struct prim_group g, struct isod_mo
 }
 
 /* Those that are not the root send flags, which all wait for: the rule of staged epochs. */
-PRIM_FN int isod_broadcast_few_ll(shmemd_t h, struct prim_group g, struct isod_move w)
+PRIM_FN int isod_broadcast_few_ll(shmemd_t h, struct prim_group g, struct isod_few f, struct isod_move w)
 {
-    struct isod_few f = isod_few_begin(h, g, ISOD_CALL_BROADCAST);
     if (f.epoch == 0)
         return 1;
     PRIM_ROLLED
@@ -188,9 +192,9 @@ PRIM_FN int isod_broadcast_few_ll(shmemd_t h, struct prim_group g, struct isod_m
 }
 
 /* dest may be source: a thread writes a unit after it has sent and read its own. */
-PRIM_FN int isod_reduce_few_ll(shmemd_t h, struct prim_group g, struct isod_reduce w, enum isod_elem elem, int op)
+PRIM_FN int isod_reduce_few_ll(shmemd_t h, struct prim_group g, struct isod_few f, struct isod_reduce w,
+                               enum isod_elem elem, int op)
 {
-    struct isod_few f = isod_few_begin(h, g, w.call);
     const char *own = w.source + (uint64_t)(uint32_t)h.my_pe * w.stride;
     const uint32_t bytes = (uint32_t)w.bytes;
     struct isod_move all = isod_move_of((void *)0, w.source, w.bytes);
@@ -234,14 +238,20 @@ PRIM_FN int isod_exchange_few(shmemd_t h, struct prim_group g, struct isod_move 
 {
     if (w.bytes == 0)
         return isod_coll_nothing_by(h, g);
-    if (isod_few_takes_ll(h, g, w.bytes))
-        return isod_exchange_few_ll(h, g, w, call);
-    if (isod_few_meet(h, g, call) != 0)
-        return 1;
+    if (isod_few_takes_ll(h, g, w.bytes)) {
+        const struct isod_few f = isod_few_begin(h, g, call);
+        if (!f.turns)
+            return isod_exchange_few_ll(h, g, f, w);
+    }
     PRIM_ROLLED
-    for (int32_t to = 0; to < h.n_pes; to++)
-        isod_few_send(h, g, w, to);
-    return isod_few_meet(h, g, call);
+    for (int behind = 0;; behind = 1) {
+        const int rc = isod_few_meet(h, g, call);
+        if (rc != 0 || behind)
+            return rc;
+        PRIM_ROLLED
+        for (int32_t to = 0; to < h.n_pes; to++)
+            isod_few_send(h, g, w, to);
+    }
 }
 PRIM_FN int isod_broadcast_few(shmemd_t h, struct prim_group g, struct isod_move w)
 {
@@ -249,14 +259,20 @@ PRIM_FN int isod_broadcast_few(shmemd_t h, struct prim_group g, struct isod_move
         return isod_broadcast_refuse(h, g, &w);
     if (w.bytes == 0)
         return isod_coll_nothing_by(h, g);
-    if (isod_few_takes_ll(h, g, w.bytes))
-        return isod_broadcast_few_ll(h, g, w);
-    if (isod_few_meet(h, g, ISOD_CALL_BROADCAST) != 0)
-        return 1;
+    if (isod_few_takes_ll(h, g, w.bytes)) {
+        const struct isod_few f = isod_few_begin(h, g, ISOD_CALL_BROADCAST);
+        if (!f.turns)
+            return isod_broadcast_few_ll(h, g, f, w);
+    }
     PRIM_ROLLED
-    for (int32_t to = 0; to < h.n_pes && h.my_pe == w.from; to++)
-        isod_few_send(h, g, w, to);
-    return isod_few_meet(h, g, ISOD_CALL_BROADCAST);
+    for (int behind = 0;; behind = 1) {
+        const int rc = isod_few_meet(h, g, ISOD_CALL_BROADCAST);
+        if (rc != 0 || behind)
+            return rc;
+        PRIM_ROLLED
+        for (int32_t to = 0; to < h.n_pes && h.my_pe == w.from; to++)
+            isod_few_send(h, g, w, to);
+    }
 }
 PRIM_FN int isod_permute_few(shmemd_t h, struct prim_group g, struct isod_move w)
 {
@@ -264,10 +280,13 @@ PRIM_FN int isod_permute_few(shmemd_t h, struct prim_group g, struct isod_move w
         return isod_permute_refuse(h, g, &w);
     if (w.bytes == 0)
         return isod_coll_nothing_by(h, g);
-    if (isod_few_meet(h, g, ISOD_CALL_PERMUTE) != 0)
-        return 1;
-    isod_few_send(h, g, w, w.to);
-    return isod_few_meet(h, g, ISOD_CALL_PERMUTE);
+    PRIM_ROLLED
+    for (int behind = 0;; behind = 1) {
+        const int rc = isod_few_meet(h, g, ISOD_CALL_PERMUTE);
+        if (rc != 0 || behind)
+            return rc;
+        isod_few_send(h, g, w, w.to);
+    }
 }
 
 /* ---- reductions, short and long ---- */
@@ -342,27 +361,33 @@ PRIM_FN int isod_reduce_few(shmemd_t h, struct prim_group g, struct isod_reduce 
     const uint64_t last = all ? units * (me + 1) / n : units;
     if (w.bytes == 0)
         return isod_coll_nothing_by(h, g);
-    if (isod_few_takes_ll(h, g, w.bytes))
-        return isod_reduce_few_ll(h, g, w, elem, op);
-    if (isod_few_meet(h, g, w.call) != 0)
-        return 1;
-    uint64_t u = (all ? units * me / n : 0) + prim_rank(g);
-#ifndef PRIM_CALLS_BY_ABI /* as above */
-    u = isod_reduce_few_pairs(h, w, u, last, prim_size(g), elem, op);
-#endif
-    PRIM_ROLLED
-    for (; u < last; u += prim_size(g)) {
-        const uint64_t left = w.bytes - u * 16;
-        const char *source = w.source + me * w.stride + u * 16;
-        struct isod_acc a[1] PRIM_UNSET; /* by the first join */
-        PRIM_ROLLED
-        for (int32_t m = 0; m < h.n_pes; m++)
-            isod_acc_join(elem, a, isod_few_load(h, source, left, m), m, h.n_pes, op);
-        PRIM_ROLLED
-        for (int32_t m = all ? 0 : h.my_pe; m < (all ? h.n_pes : h.my_pe + 1); m++)
-            isod_few_store(h, w.dest + u * 16, isod_acc_vec(elem, a), left, m);
+    if (isod_few_takes_ll(h, g, w.bytes)) {
+        const struct isod_few f = isod_few_begin(h, g, w.call);
+        if (!f.turns)
+            return isod_reduce_few_ll(h, g, f, w, elem, op);
     }
-    return isod_few_meet(h, g, w.call);
+    PRIM_ROLLED
+    for (int behind = 0;; behind = 1) {
+        const int rc = isod_few_meet(h, g, w.call);
+        if (rc != 0 || behind)
+            return rc;
+        uint64_t u = (all ? units * me / n : 0) + prim_rank(g);
+#ifndef PRIM_CALLS_BY_ABI /* as above */
+        u = isod_reduce_few_pairs(h, w, u, last, prim_size(g), elem, op);
+#endif
+        PRIM_ROLLED
+        for (; u < last; u += prim_size(g)) {
+            const uint64_t left = w.bytes - u * 16;
+            const char *source = w.source + me * w.stride + u * 16;
+            struct isod_acc a[1] PRIM_UNSET; /* by the first join */
+            PRIM_ROLLED
+            for (int32_t m = 0; m < h.n_pes; m++)
+                isod_acc_join(elem, a, isod_few_load(h, source, left, m), m, h.n_pes, op);
+            PRIM_ROLLED
+            for (int32_t m = all ? 0 : h.my_pe; m < (all ? h.n_pes : h.my_pe + 1); m++)
+                isod_few_store(h, w.dest + u * 16, isod_acc_vec(elem, a), left, m);
+        }
+    }
 }
 
 /* ---- by any group ---- */

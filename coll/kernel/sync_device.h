@@ -186,18 +186,23 @@ PRIM_FN int isod_synchronise_end(shmemd_t h, struct prim_group g, struct isod_la
 PRIM_FN int isod_synchronise(shmemd_t h, struct prim_group g, uint32_t call, enum isod_meaning meaning)
 {
     struct isod_lane *lane = ISOD_LANES(h.team) + isod_lane_of(h);
-    if (!isod_syncs_directly(h, g))
-        return isod_synchronise_by_rounds(h.team, isod_coll_call_of(h, call), meaning, g);
     int32_t rank = (int32_t)prim_rank(g), clerk = h.my_pe == 0 && g.kind != PRIM_THREAD ? 1 : 0;
-    uint64_t done = lane->epoch, epoch = done + 1, dead = lane->dead;
     uint32_t users = 0, status = 0;
-    if (meaning == ISOD_DATA)
-        prim_gather_stores(g);
-    else
-        prim_sync(g); /* all threads of the group have arrived, before any flag says so */
-    if (dead != 0)
-        return 1;
-    if (isod_coll_numbers_turn(done, ISOD_EPOCHS_OF_CALL)) /* the same epoch on all members, by whichever way they go */
+    uint64_t epoch = 0;
+    bool by_rounds = !isod_syncs_directly(h, g);
+    if (!by_rounds) {
+        const uint64_t done = lane->epoch, dead = lane->dead;
+        epoch = done + 1;
+        if (meaning == ISOD_DATA)
+            prim_gather_stores(g);
+        else
+            prim_sync(g); /* all threads of the group have arrived, before any flag says so */
+        if (dead != 0)
+            return 1;
+        by_rounds =
+            isod_coll_numbers_turn(done, ISOD_EPOCHS_OF_CALL); /* the same epoch on all, whichever way they go */
+    }
+    if (by_rounds) /* in one place: where calls are inlined, it is most of the code */
         return isod_synchronise_by_rounds(h.team, isod_coll_call_of(h, call), meaning, g);
     if (rank == clerk) { /* under way until the flags have come */
         users = (uint32_t)prim_load_relaxed_u64(&lane->users);

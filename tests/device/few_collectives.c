@@ -2,10 +2,10 @@
 /* Collectives by a thread, a wave and a block in turns, in one sequence: moves of bytes, and reductions of every way in
  * which elements are kept; barriers between them by different groups on different PEs. Short and long, in place,
  * misaligned, of no element; what stands beside dest stays. Two blocks at once, each in its own sequence, then one
- * sequence on a chosen lane. */
+ * sequence on a chosen lane. SHMEM_TEST_CASES: at most so many sizes, the smallest. */
 #include "device_test.h"
 
-enum { BLOCKS = 2, THREADS = 96, MOST = 530, GUARD = 16 };
+enum { BLOCKS = 2, THREADS = 96, MOST = 2053, GUARD = 16 };
 
 struct few_args {
     shmemd_t h;
@@ -204,7 +204,7 @@ static int test_main(void)
 {
     DEVICE_INIT();
     /* A thread's bytes are long above 512, a wave's above 4096. */
-    static const uint32_t nelems[] = {0, 1, 3, 37, 64, 200, MOST}, bytes[] = {0, 1, 37, 512, 513, 4096, 4097};
+    static const uint32_t nelems[] = {0, 1, 3, 37, 64, 200, 530, MOST}, bytes[] = {0, 1, 17, 37, 512, 513, 4096, 4097};
     const size_t n = (size_t)shmem_n_pes();
     struct few_args a;
     uint64_t wrong;
@@ -215,7 +215,7 @@ static int test_main(void)
     a.wrong = (uint64_t *)shmemx_calloc(1, sizeof(uint64_t), SHMEMX_DEVICE);
     CHECK_OR_EXIT(a.dest != NULL && a.source != NULL && a.wrong != NULL);
     CHECK_OR_EXIT(shmemx_device_handle(SHMEM_TEAM_WORLD, 0, &a.h) == 0);
-    for (unsigned k = 0; k < sizeof(nelems) / sizeof(nelems[0]); k++)
+    for (unsigned k = 0; k < sizeof(nelems) / sizeof(nelems[0]) && k < device_number("SHMEM_TEST_CASES", 8); k++)
         for (a.turn = 0; a.turn < 3; a.turn++) {
             a.nelems = nelems[k];
             a.bytes = bytes[k];
