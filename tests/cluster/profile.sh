@@ -103,7 +103,8 @@ counted() {
     local name=$1 calls=$2
     shift 2
     [ -x "$1" ] || return 0
-    SHMEM_PROFILE=device.json SHMEM_DEVICE_BLOCKS=8 SHMEM_TEST_CASES=3 SHMEM_TEST_ROUNDS=3 job 120 "$oshrun" -n 2 "$@"
+    SHMEM_PROFILE=device.json SHMEM_DEVICE_BLOCKS=8 SHMEM_TEST_CASES=3 SHMEM_TEST_ROUNDS=3 SHMEM_TEST_REPLAYS=20 \
+        job 120 "$oshrun" -n 2 "$@"
     expect_status 0 "$name"
     python3 -c 'import json, sys
 calls = json.load(open("device.json"))["pes"][0]["calls"]
