@@ -3,6 +3,7 @@
  * which elements are kept; barriers between them by different groups on different PEs. Short and long, in place,
  * misaligned, of no element; what stands beside dest stays. Two blocks at once, each in its own sequence, then one
  * sequence on a chosen lane. SHMEM_TEST_CASES: at most so many sizes, the smallest. */
+#define PRIM_COLD_CALLS 1 /* of so many calls, the rare paths may be calls: AMD's compiler takes minutes else */
 #include "device_test.h"
 
 enum { BLOCKS = 2, THREADS = 96, MOST = 2053, GUARD = 16 };
