@@ -20,8 +20,8 @@ PRIM_FN int isod_few_meet(shmemd_t h, struct prim_group g, uint32_t call)
 
 /* ---- short: one staged epoch by LL ---- */
 
-/* A thread's unit of LL takes 0.17 us on H200, a put of it 0.04: above 512 bytes its long way is shorter. A wave's is
- * not at 2 KiB, 1.7 us and 4.7 (both of 2 PEs). */
+/* On two H200 a thread's unit of LL takes 0.17 us and a put of one 0.04, so its long way is shorter above 512 bytes. A
+ * wave's gather of 2 KiB takes 1.7 us by LL, and 4.7 the long way. */
 #define ISOD_FEW_LL_BYTES(g) ((g).kind == PRIM_THREAD ? 512u : 4096u)
 /* Not with -rdc=true, where a kernel of 1024 threads would have too many registers: all programs of a job are compiled
  * with it, or none is. */
@@ -234,6 +234,19 @@ PRIM_CALL_FN void isod_few_send(shmemd_t h, struct prim_group g, struct isod_mov
     if (to != h.my_pe || dest != source)
         isod_put_nbi(h, g, isod_bytes_of(dest, source, w.bytes), to);
 }
+/* To `count` members, from w.to on. */
+PRIM_FN int isod_few_send_long(shmemd_t h, struct prim_group g, struct isod_move w, uint32_t call, int32_t count)
+{
+    PRIM_ROLLED
+    for (int behind = 0;; behind = 1) {
+        const int rc = isod_few_meet(h, g, call);
+        if (rc != 0 || behind)
+            return rc;
+        PRIM_ROLLED
+        for (int32_t i = 0; i < count; i++)
+            isod_few_send(h, g, w, w.to + i);
+    }
+}
 PRIM_FN int isod_exchange_few(shmemd_t h, struct prim_group g, struct isod_move w, uint32_t call)
 {
     if (w.bytes == 0)
@@ -243,15 +256,8 @@ PRIM_FN int isod_exchange_few(shmemd_t h, struct prim_group g, struct isod_move 
         if (!f.turns)
             return isod_exchange_few_ll(h, g, f, w);
     }
-    PRIM_ROLLED
-    for (int behind = 0;; behind = 1) {
-        const int rc = isod_few_meet(h, g, call);
-        if (rc != 0 || behind)
-            return rc;
-        PRIM_ROLLED
-        for (int32_t to = 0; to < h.n_pes; to++)
-            isod_few_send(h, g, w, to);
-    }
+    w.to = 0;
+    return isod_few_send_long(h, g, w, call, h.n_pes);
 }
 PRIM_FN int isod_broadcast_few(shmemd_t h, struct prim_group g, struct isod_move w)
 {
@@ -264,15 +270,8 @@ PRIM_FN int isod_broadcast_few(shmemd_t h, struct prim_group g, struct isod_move
         if (!f.turns)
             return isod_broadcast_few_ll(h, g, f, w);
     }
-    PRIM_ROLLED
-    for (int behind = 0;; behind = 1) {
-        const int rc = isod_few_meet(h, g, ISOD_CALL_BROADCAST);
-        if (rc != 0 || behind)
-            return rc;
-        PRIM_ROLLED
-        for (int32_t to = 0; to < h.n_pes && h.my_pe == w.from; to++)
-            isod_few_send(h, g, w, to);
-    }
+    w.to = 0;
+    return isod_few_send_long(h, g, w, ISOD_CALL_BROADCAST, h.my_pe == w.from ? h.n_pes : 0);
 }
 PRIM_FN int isod_permute_few(shmemd_t h, struct prim_group g, struct isod_move w)
 {
@@ -280,13 +279,7 @@ PRIM_FN int isod_permute_few(shmemd_t h, struct prim_group g, struct isod_move w
         return isod_permute_refuse(h, g, &w);
     if (w.bytes == 0)
         return isod_coll_nothing_by(h, g);
-    PRIM_ROLLED
-    for (int behind = 0;; behind = 1) {
-        const int rc = isod_few_meet(h, g, ISOD_CALL_PERMUTE);
-        if (rc != 0 || behind)
-            return rc;
-        isod_few_send(h, g, w, w.to);
-    }
+    return isod_few_send_long(h, g, w, ISOD_CALL_PERMUTE, 1);
 }
 
 /* ---- reductions, short and long ---- */

@@ -127,7 +127,7 @@ PRIM_FN void isod_reduce_span(struct isod_coll *c, const struct isod_span *s, en
         struct isod_acc a;
         isod_acc_of(elem, &a, isod_unit_load(isod_operand(c, s, 0) + u * 16, left));
         for (int32_t first = 1; first < c->h.n_pes; first += ISOD_BATCH) {
-            struct prim_vec16 v[ISOD_BATCH] = {{{0}}};
+            struct prim_vec16 v[ISOD_BATCH] = {{{0}}}; /* or ptxas keeps what the registers held before */
             PRIM_UNROLL
             for (int32_t k = 0; k < ISOD_BATCH; k++)
                 if (first + k < c->h.n_pes)

@@ -199,8 +199,8 @@ PRIM_FN int isod_synchronise(shmemd_t h, struct prim_group g, uint32_t call, enu
             prim_sync(g); /* all threads of the group have arrived, before any flag says so */
         if (dead != 0)
             return 1;
-        by_rounds =
-            isod_coll_numbers_turn(done, ISOD_EPOCHS_OF_CALL); /* the same epoch on all, whichever way they go */
+        /* Alike on all members, whichever way they go. */
+        by_rounds = isod_coll_numbers_turn(done, ISOD_EPOCHS_OF_CALL);
     }
     if (by_rounds) /* in one place: where calls are inlined, it is most of the code */
         return isod_synchronise_by_rounds(h.team, isod_coll_call_of(h, call), meaning, g);

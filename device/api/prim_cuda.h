@@ -38,10 +38,9 @@ static __device__ __forceinline__ uint64_t __ldg(const uint64_t *p) { return __n
 
 #define PRIM_FN static __device__ __forceinline__
 /* With -rdc=true a function that the linker may replace by another file's has its callers keep the ABI: they leave what
- * they hold in preserved registers or on the stack, and the kernel takes as many registers as the largest function. Of
- * a function that is known to be its own, ptxas adds up what a chain of calls holds, and kernels of 1024 threads cannot
- * be launched. Tags keep apart what is not the same function: of another release, and under other macros of the
- * program. */
+ * they hold in preserved registers or on the stack, and the kernel takes as many registers as the largest function. Of a
+ * function that is known to be its own, ptxas adds up what a chain of calls holds, and kernels of 1024 threads cannot be
+ * launched. Tags keep apart what is not the same function: of another release, and under other macros of the program. */
 #ifdef __CUDACC_RDC__
 #ifdef SHMEMD_NO_RING
 #define PRIM_CUDA_PATHS "near"
@@ -54,8 +53,9 @@ static __device__ __forceinline__ uint64_t __ldg(const uint64_t *p) { return __n
 #define PRIM_CUDA_OWN "symmetric"
 #endif
 #define PRIM_CUDA_RELEASE "isomer_200" /* ISOMER_VERSION */
-#define PRIM_COLD_FN \
-    inline __device__ __noinline__ __attribute__((unused, abi_tag(PRIM_CUDA_RELEASE, PRIM_CUDA_PATHS, PRIM_CUDA_OWN)))
+#define PRIM_COLD_FN               \
+    inline __device__ __noinline__ \
+        __attribute__((unused, abi_tag(PRIM_CUDA_RELEASE, PRIM_CUDA_PATHS, PRIM_CUDA_OWN)))
 #define PRIM_CALLS_BY_ABI
 #else
 #define PRIM_COLD_FN static __device__ __noinline__ __attribute__((unused))
@@ -68,7 +68,7 @@ static __device__ __forceinline__ uint64_t __ldg(const uint64_t *p) { return __n
 
 /* A source may say how large its blocks get at most, before it includes us: kernels whose blocks may have 1024 threads
  * get by with 64 registers a thread then. Else the compiler takes what it likes, and a launch of larger blocks than
- * that allows is refused. */
+ * that allows is refused. 1: ptxas does not spill to make room for two of them. */
 #ifdef PRIM_MAX_THREADS
 #define PRIM_CUDA_BOUNDS __launch_bounds__(PRIM_MAX_THREADS, 1)
 #else
@@ -453,11 +453,11 @@ PRIM_FN void prim_cuda_store16(enum prim_cuda_way way, char *p, struct prim_vec1
         asm volatile("st.v2.u64 [%2], {%0, %1};" : : "l"(v.word[0]), "l"(v.word[1]), "l"(p) : "memory");
 }
 
-/* Instructions are what a short copy takes with many waves: numbers have 32 bits, and no predicate guards what is
- * surely there. Of a part, loads that are beyond the end read the last vector again: one that was not made would hold
- * its registers, since they might have an older value. */
-#define PRIM_CUDA_WIDE 6 /* vectors in flight; 8 do not fit beside the cold paths in 64 registers */
-#define PRIM_CUDA_MOST (1u << 31)
+/* With many waves a short copy's time is its instructions, so numbers have 32 bits and whole rounds have no predicates.
+ * In the last round, loads beyond the end load the last vector again: a load that is skipped would keep its registers'
+ * older values alive, through the whole kernel. */
+#define PRIM_CUDA_WIDE 6          /* vectors in flight; 8 do not fit beside the cold paths in 64 registers */
+#define PRIM_CUDA_MOST (1u << 31) /* vectors; what is more goes before them by words, and takes longer */
 PRIM_FN void prim_cuda_copy_wide(enum prim_cuda_way way, uint32_t size, char *dest, const char *source, uint32_t i)
 {
     struct prim_vec16 v[PRIM_CUDA_WIDE];

@@ -141,7 +141,7 @@ PRIM_FN void isod_put(shmemd_t h, shmemd_group_t g, struct isod_bytes b, int pe)
     prim_sync_settled(g);
 }
 
-/* Likewise. */
+/* As isod_copy_out. */
 PRIM_FN void isod_copy_in(shmemd_group_t g, const char *from, struct isod_bytes b)
 {
     const uintptr_t all = (uintptr_t)b.dest | (uintptr_t)from | b.len;
