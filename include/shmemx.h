@@ -177,8 +177,9 @@ int shmemx_team_split_color(shmem_team_t parent_team, int color, int key, shmem_
 
 /* Sets after how many seconds a wait of this team is reported on this PE. 0: never. Below 0: as SHMEM_TIMEOUT says,
  * which is how a team begins. The team's waits are those in its collectives on the host and on streams, also by copy
- * engines, in its sends and receives on streams, and all waits in kernels by its handles. Waits that belong to no team
- * keep SHMEM_TIMEOUT: other point-to-point calls of the host and on streams, locks, and requests to another node.
+ * engines, in its sends and receives on streams, in point-to-point calls on streams on memory of shmemx_team_malloc of
+ * the team, and all waits in kernels by its handles. Waits that belong to no team keep SHMEM_TIMEOUT: other
+ * point-to-point calls of the host and on streams, locks, and requests to another node.
  * SHMEM_TEAM_WORLD is a team like others. Nothing else changes: a reported wait goes on, or with SHMEM_TIMEOUT_ABORT=1
  * ends the job. On the CPU device SHMEM_TIMEOUT also applies to a kernel of which all threads poll in vain.
  *
@@ -207,12 +208,13 @@ int shmemx_team_mask_deaths(shmem_team_t team, int masks);
  * process. Then shmem_team_destroy waits for no member. The team's slots are not used again, and objects of
  * shmemx_team_malloc stay, until the job ends. shmemx_status tells of it.
  *
- * Waits of kernels by the team's handles, and of its collectives, barriers, syncs, sends and receives on streams, give
- * up on all members, and later calls by these handles do nothing, also in graphs. If the team has handles or messages on
- * streams here, the library cannot tell which streams had its calls: shmemx_stream_synchronize of every stream and
- * shmemx_graph_launch return nonzero with the sentence above, until shmemx_status of the team has told of the end. Dest
- * of a collective that has given up may be written until it has given up on all members. Memory that the first call of a
- * slot was making may stay until the job ends.
+ * Waits of kernels by the team's handles, of its collectives, barriers, syncs, sends and receives on streams, and of
+ * point-to-point calls on streams on its memory, give up on all members, and later calls by these handles do nothing,
+ * also in graphs; but a point-to-point call goes on that was captured before any other on the team's memory. If the
+ * team has handles or such calls on streams here, the library cannot tell which streams had its calls:
+ * shmemx_stream_synchronize of every stream and shmemx_graph_launch return nonzero with the sentence above, until
+ * shmemx_status of the team has told of the end. Dest of a collective that has given up may be written until it has
+ * given up on all members. Memory that the first call of a slot was making may stay until the job ends.
  *
  * A member of another node that cannot be connected within SHMEM_BOOT_TIMEOUT is not told, which a sentence says; it
  * waits until its own timeout.
@@ -221,8 +223,9 @@ int shmemx_team_mask_deaths(shmem_team_t team, int masks);
  * changes in a team that is broken already. Returns 0; or nonzero, with nothing done and nothing printed, the sentence
  * in shmemx_error_text: team is not a team of this PE, or is SHMEM_TEAM_WORLD or SHMEM_TEAM_SHARED, or has one member;
  * why is a null pointer; the mode is not SHMEMX_ERRORS_RETURN; or sends or receives of the team on streams were in one
- * batch with those of another team, or began in a capture. shmemx_break is for these. (Where another thread enqueues
- * such a batch during the call, the result is nonzero, too, and the team is broken, but for that batch.) */
+ * batch with those of another team, or began in a capture before any call of the team outside of one. shmemx_break is
+ * for these. (Where another thread enqueues such a batch during the call, the result is nonzero, too, and the team is
+ * broken, but for that batch.) */
 int shmemx_team_break(shmem_team_t team, const char *why);
 
 /* ---- devices: a GPU, or the CPU as a device (the build's flavour decides) ----
@@ -407,7 +410,7 @@ int shmemx_device_handle(shmem_team_t team, int slot, struct shmemd_handle *hand
 typedef struct {
     char call[64];          /* "shmemd_signal_wait_until" */
     int pe;                 /* world number of the PE that was waited for; -1: any */
-    int team_slot;          /* of the handle; -1: a barrier, sync, send or receive on a stream, which has none */
+    int team_slot;          /* of the handle; -1: a call on a stream that has none: not a collective of shmemx_coll.h */
     unsigned block, thread; /* of the thread that waited; 0, 0 where the stream itself did, without a kernel */
     const void *addr;       /* the word that it polled */
     uint64_t expected, seen;
@@ -420,12 +423,12 @@ typedef struct {
  * blocks. -1 or less: an error of this call. */
 int shmemx_device_error(shmemx_device_error_t *error);
 /* Tells whether a call of (team, slot) on this PE gave up or was misused: in kernels, on streams, a barrier or sync on
- * streams of the team, or a point-to-point call on a stream, which has no slot. `slot` is 0 .. 255. `error` gets the
- * first such error since the last reset; all zero and pe -1 where there is none, but for broken_by, which tells in each
- * case who has died. NULL: it is not wanted. Takes nothing off the list of shmemx_device_error. Where one gave up, or
- * the job is broken, shmemx_error_text has a sentence with the reason then. A call that waits still has not given up:
- * ask after its end. Not collective. Returns 0: none gave up; 1: one did, or the team is broken; -1 or less: an error of
- * this call. */
+ * streams of the team, or a point-to-point call on a stream, which has no slot, on memory of this team or of none.
+ * `slot` is 0 .. 255. `error` gets the first such error since the last reset; all zero and pe -1 where there is none,
+ * but for broken_by, which tells in each case who has died. NULL: it is not wanted. Takes nothing off the list of
+ * shmemx_device_error. Where one gave up, or the job is broken, shmemx_error_text has a sentence with the reason then.
+ * A call that waits still has not given up: ask after its end. Not collective. Returns 0: none gave up; 1: one did, or
+ * the team is broken; -1 or less: an error of this call. */
 int shmemx_status(shmem_team_t team, int slot, shmemx_device_error_t *error);
 /* Makes all waits of this PE's kernels give up: they return, and from then on their handles do nothing. Not collective.
  * The library does the same when a peer has died, before it ends the job.
@@ -439,9 +442,10 @@ int shmemx_status(shmem_team_t team, int slot, shmemx_device_error_t *error);
 void shmemx_device_abort(void);
 /* Makes the handle of (team, slot) work again. With it work barrier and sync on streams of this team, collectives on
  * streams of this (team, slot), sends and receives of this team, and point-to-point calls on streams, which have no
- * slot. Collective over the handle's team, after all members have called shmemx_device_abort or a kernel of theirs gave
- * up, and while no kernel that uses the handle runs. Returns 0; or nonzero after a sentence: no device runs, team is
- * not a team of this PE, slot is outside 0 .. 255, or nothing has used (team, slot). */
+ * slot, on memory of this team or of none. Collective over the handle's team, after all members have called
+ * shmemx_device_abort or a kernel of theirs gave up, and while no kernel that uses the handle runs. Returns 0; or
+ * nonzero after a sentence: no device runs, team is not a team of this PE, slot is outside 0 .. 255, or nothing has used
+ * (team, slot). */
 int shmemx_device_reset(shmem_team_t team, int slot);
 
 /* ---- streams and launch: the same on every device ----
@@ -501,7 +505,11 @@ int shmemx_graph_destroy(shmemx_graph_t graph);
  * slot.
  *
  * A put is complete at the target when a later quiet on the stream is done. put_signal orders its signal behind its
- * data. */
+ * data.
+ *
+ * A call on memory of shmemx_team_malloc belongs to that team: put by dest, get by source, the others by sig_addr. It
+ * has the team's timeout (shmemx_team_set_timeout), ends with the team (shmemx_team_break), and is refused then. Other
+ * calls are the job's. */
 
 int shmemx_putmem_on_stream(void *dest, const void *source, size_t bytes, int pe, shmemx_stream_t stream);
 int shmemx_getmem_on_stream(void *dest, const void *source, size_t bytes, int pe, shmemx_stream_t stream);

@@ -196,7 +196,8 @@ class World:
 
     def check_stream(self, stream):
         """The host waits for a stream. Raises once when a group was broken, whose calls may have been in the stream;
-        each time when a wait has given up in another way. When that wait is of no group, as of a put, all groups end."""
+        each time when a wait has given up in another way. When that wait is of no group, as one for local memory, all
+        groups end."""
         if self.lib.shmemx_stream_synchronize(stream) == 0:
             return
         sentence = self.last_error()

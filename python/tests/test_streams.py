@@ -575,20 +575,32 @@ def late_alone(has_messages, nodes):
 
 
 def unsignalled():
-    """A signal does not come: the wait in a stream belongs to no group, and ends the job. No group has a call there."""
+    """A signal does not come. The wait in a stream ends the group of its tensor and no other one; of local memory it
+    belongs to no group, and ends the job."""
     import isomer_shmem as iso
     rank, size = start(True, timeout=timedelta(seconds=2))
+    part = dist.new_group(list(range(size)), timeout=timedelta(seconds=1))
     with host_streams.on():
-        flag, why = iso.zeros(1, dtype=torch.int64, for_kernels=True), "wait on a stream has waited .* on rank 0$"
-        if rank == 0:
-            iso.wait(flag)
-            with pytest.raises(iso.IsomerError, match=why):
+        flags = iso.zeros(1, dtype=torch.int64, for_kernels=True, group=part), iso.zeros(
+            1, dtype=torch.int64, for_kernels=True, local=True)
+        for flag, group, whose in zip(flags, (part, None), ("its group", "the job")):
+            why = f"wait on a stream has waited .*, the timeout of {whose}, on rank 0$"
+            if rank == 0:
+                iso.wait(flag)
+                with pytest.raises(iso.IsomerError, match=why):
+                    iso.synchronize()
+                tell(whose)
+            else:
+                wait_for(whose, [0])
+            with pytest.raises(dist.DistBackendError, match=why):
+                dist.barrier(group)
+            if group is part:
+                values = torch.ones(1000)
+                dist.all_reduce(values)
                 iso.synchronize()
-            tell("has raised")
-        else:
-            wait_for("has raised", [0])
-        with pytest.raises(dist.DistBackendError, match=why):
-            dist.barrier()
+                assert values.eq(size).all()
+                with pytest.raises(iso.IsomerError, match=why):
+                    iso.wait(flag)
 
 
 def one_sided_alone():
@@ -838,7 +850,7 @@ def test_late_peer_is_an_error(ranks):
     ranks(2, late, backend=None)
 
 
-def test_a_wait_in_a_stream_ends_the_job_after_its_timeout(ranks):
+def test_a_wait_in_a_stream_ends_its_group_after_its_timeout(ranks):
     ranks(2, unsignalled, backend=None)
 
 

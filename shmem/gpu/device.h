@@ -243,9 +243,9 @@ ISO_INLINE int32_t iso_handle_team_number(const struct team *team) /* for messag
 size_t iso_handle_slot_bytes(const struct team *team); /* slot memory of all its handles, here */
 /* All PEs of the world, without slot memory: for what is not collective. */
 shmemd_t iso_handle_local(void);
-/* The same with words of the team, which end its sends and receives on streams alone: made by the first call. Not
- * collective. false: no memory. Not while a stream is being captured, unless there was a call before. */
-bool iso_handle_of_pairs(const struct team *team, shmemd_t *handle);
+/* The same with words of the team, which end what its members do alone on streams, and nothing else: made by the first
+ * call. Not collective. false: there is none, and no memory for it, or a stream is being captured. */
+bool iso_handle_of_member(const struct team *team, shmemx_stream_t stream, shmemd_t *handle);
 /* Where kernels of this PE load and store PE `pe`'s copy of the segment; NULL: by the ring. */
 char *iso_handle_near(const struct segment *segment, int pe);
 /* As a kernel that gives up: for what waits in a stream without one. */

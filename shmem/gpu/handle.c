@@ -484,12 +484,14 @@ size_t iso_handle_slot_bytes(const struct team *team)
 
 shmemd_t iso_handle_local(void) { return ISO->device->handles->local->value; }
 
-bool iso_handle_of_pairs(const struct team *team, shmemd_t *handle)
+bool iso_handle_of_member(const struct team *team, shmemx_stream_t stream, shmemd_t *handle)
 {
     struct device *d = ISO->device;
-    struct handle *h = find_handle(d, team, ISO_SLOT_OF_PAIRS);
+    struct handle *h = find_handle(d, team, ISO_SLOT_OF_MEMBER);
     if (h == NULL) {
-        h = create_handle(team, ISO_SLOT_OF_PAIRS);
+        if (d->captures != 0 || iso_gpu_stream_is_capturing(d->gpu, stream))
+            return false;
+        h = create_handle(team, ISO_SLOT_OF_MEMBER);
         if (h == NULL || iso_pool_get(d, &d->images, sizeof h->image, &h->memory, &h->memory) != 0) {
             free(h);
             return false;
@@ -499,7 +501,7 @@ bool iso_handle_of_pairs(const struct team *team, shmemd_t *handle)
         iso_agent_copy(h->memory, &h->image, sizeof h->image);
         h->value = d->handles->local->value;
         h->value.team = (struct isod_team *)(void *)h->memory;
-        struct handle *first = find_or_add_handle(d, team, ISO_SLOT_OF_PAIRS, h);
+        struct handle *first = find_or_add_handle(d, team, ISO_SLOT_OF_MEMBER, h);
         if (first != h) /* by another thread, meanwhile */
             destroy_handle(d, h);
         h = first;
@@ -615,7 +617,13 @@ static bool team_has_handles(const struct team *team)
     struct device *d = ISO->device;
     bool gave_up;
     return d != NULL && d->handles != NULL &&
-           (count_handles(d, team, &gave_up) > 0 || find_handle(d, team, ISO_SLOT_OF_PAIRS) != NULL);
+           (count_handles(d, team, &gave_up) > 0 || find_handle(d, team, ISO_SLOT_OF_MEMBER) != NULL);
+}
+
+/* Whether this PE's streams may have calls that a member makes alone: only some members may. */
+static bool has_calls_alone(struct device *d, const struct team *team)
+{
+    return ISO->coll->streams.has_pairs(team) || find_handle(d, team, ISO_SLOT_OF_MEMBER) != NULL;
 }
 
 /* Members have done equal numbers of epochs, unless kernels of a member gave up. Then other members may have written
@@ -631,7 +639,7 @@ static void finish_team(struct team *team, const char *call)
         return;
     }
     int handles = count_handles(d, team, &gave_up);
-    if (handles == 0 && !ISO->coll->streams.has_pairs(team))
+    if (handles == 0 && !has_calls_alone(d, team))
         return;
     if (d->captures != 0)
         iso_fatal(call, "a stream is being captured; call shmemx_graph_end before");
@@ -640,7 +648,7 @@ static void finish_team(struct team *team, const char *call)
     if (iso_device_finish_streams(call) != 0)
         iso_fatal(call, "kernels may still use the team's memory");
     iso_drain_rings(call); /* flags among them, whose slot memory other teams get */
-    if (handles == 0) /* on all members; but only some may have pairs */
+    if (handles == 0) /* on all members */
         return;
     (void)count_handles(d, team, &gave_up);
     if (iso_agree_min(team, !gave_up, call) != 0)
@@ -805,8 +813,9 @@ bool iso_handles_gave_up(struct device *d, const char *call)
     const struct handle *h = first_dead(d);
     if (h != NULL && h->slot == ISO_SLOT_ON_STREAM)
         snprintf(what, sizeof what, "a barrier or sync on a stream of team %d", (int)h->image.team);
-    else if (h != NULL && h->slot == ISO_SLOT_OF_PAIRS)
-        snprintf(what, sizeof what, "a send or receive on a stream of team %d", (int)h->image.team);
+    else if (h != NULL && h->slot == ISO_SLOT_OF_MEMBER)
+        snprintf(what, sizeof what, "a put, get, signal, wait, send or receive on a stream of team %d",
+                 (int)h->image.team);
     else if (h != NULL && h->slot >= 0)
         snprintf(what, sizeof what, "a call of slot %d of team %d", (int)h->image.slot, (int)h->image.team);
     bool ended = h != NULL && h != d->handles->local && (h->ended || iso_slot_is_broken(&h->team->slot));
@@ -867,7 +876,7 @@ int pshmemx_status(shmem_team_t team_handle, int slot, shmemx_device_error_t *er
         return 0;
     int number = iso_handle_team_number(team);
     const struct handle *handles[] = {find_handle(d, team, slot), find_handle(d, team, ISO_SLOT_STREAM_FIRST + slot),
-                                      find_handle(d, team, ISO_SLOT_ON_STREAM), find_handle(d, team, ISO_SLOT_OF_PAIRS),
+                                      find_handle(d, team, ISO_SLOT_ON_STREAM), find_handle(d, team, ISO_SLOT_OF_MEMBER),
                                       d->handles->local};
     for (size_t i = 0; i < sizeof handles / sizeof handles[0]; i++) {
         if (handles[i] == NULL || !has_given_up(handles[i]))
@@ -920,12 +929,11 @@ int pshmemx_device_reset(shmem_team_t team_handle, int slot)
         (void)iso_refuse(__func__, "team %p is not a team of this PE", (void *)team_handle);
     if (team == NULL || !iso_handle_slot_is_valid(__func__, slot))
         return 1;
-    /* Each of them is there on all members, or on none: they were made collectively. Sends and receives have none, and
-     * only some members may have called them. */
+    /* Each of them is there on all members, or on none: they were made collectively. */
     struct handle *handles[] = {find_handle(d, team, slot), find_handle(d, team, ISO_SLOT_STREAM_FIRST + slot),
                                 find_handle(d, team, ISO_SLOT_ON_STREAM)};
     if (handles[0] == NULL && handles[1] == NULL && handles[2] == NULL &&
-        iso_agree_min(team, !ISO->coll->streams.has_pairs(team), __func__) != 0) {
+        iso_agree_min(team, !has_calls_alone(d, team), __func__) != 0) {
         log_error("shmemx_device_reset: slot %d of this team has no handle, and no collective on a stream used it or "
                   "was a barrier or sync of this team",
                   slot);
@@ -938,7 +946,7 @@ int pshmemx_device_reset(shmem_team_t team_handle, int slot)
             rc = renew(handles[i], team, __func__);
     if (rc != 0)
         return 1;
-    struct handle *alone[] = {d->handles->local, find_handle(d, team, ISO_SLOT_OF_PAIRS)};
+    struct handle *alone[] = {d->handles->local, find_handle(d, team, ISO_SLOT_OF_MEMBER)};
     for (size_t i = 0; i < sizeof alone / sizeof alone[0]; i++)
         if (alone[i] != NULL)
             iso_agent_fill(&alone[i]->value.team->status, 0, sizeof alone[i]->value.team->status);

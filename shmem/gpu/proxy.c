@@ -317,7 +317,7 @@ _Static_assert(offsetof(struct isod_record, call) == 0 && offsetof(struct isod_r
 /* Calls on streams without a slot of the user's have one of the library's own. */
 static bool has_users_slot(const struct isod_record *r)
 {
-    return r->slot != ISO_SLOT_ON_STREAM && r->slot != ISO_SLOT_OF_PAIRS;
+    return r->slot != ISO_SLOT_ON_STREAM && r->slot != ISO_SLOT_OF_MEMBER;
 }
 /* "slot 3 of team 1" */
 static void record_place(const struct isod_record *r, char *text, size_t bytes)
@@ -563,7 +563,7 @@ void iso_proxy_resume(struct device *device, int team, int slot)
     struct isod_record *r;
     pthread_mutex_lock(&p->records_lock);
     p->printed = 0;
-    const int slots[] = {slot, ISO_SLOT_ON_STREAM, ISO_SLOT_OF_PAIRS, -1};
+    const int slots[] = {slot, ISO_SLOT_ON_STREAM, ISO_SLOT_OF_MEMBER, -1};
     for (size_t i = 0; i < sizeof slots / sizeof slots[0]; i++)
         while ((r = first_of(p, team, slots[i])) != NULL)
             *r = p->first[--p->n_first];

@@ -4,6 +4,7 @@
  * ring. Everything that changes is in device memory, so a captured graph replays it without the host.
  * Called by users; the kernels are in device/rma_kernels.c. */
 #include "../../bootstrap/log.h"
+#include "../state/alloc.h"
 #include "../team/slot.h"
 #include "device.h"
 
@@ -22,6 +23,7 @@ struct on_stream {
     const char *call;
     struct device *device;
     shmemx_stream_t stream;
+    shmemd_t handle;
     int pe;       /* of the other side; -1: none */
     size_t bytes; /* that a kernel moves */
 };
@@ -83,6 +85,22 @@ static char *near_of(const void *addr, size_t len, int pe)
     const struct segment *whole = iso_segment_of(addr, len);
     char *near = whole != NULL ? iso_handle_near(whole, pe) : NULL;
     return near != NULL ? near + ((const char *)addr - whole->base) : NULL;
+}
+
+/* A call on memory of a team gives up by the team's deadline, and ends with the team. */
+static bool take_handle(struct on_stream *s, const void *addr)
+{
+    const struct segment *part = iso_segment_of(addr, 1);
+    struct alloc_object object = {0};
+    if (part->kind == SEGMENT_TEAM)
+        (void)iso_alloc_find(part->alloc, (size_t)((const char *)addr - part->base), &object);
+    const struct team *team = iso_team_or_null((shmem_team_t)object.owner);
+    s->handle = iso_handle_local();
+    if (team != NULL && iso_slot_rc(&team->slot, s->call) != 0)
+        return false;
+    if (team != NULL)
+        (void)iso_handle_of_member(team, s->stream, &s->handle);
+    return true;
 }
 
 /* Of symmetric memory. */
@@ -161,12 +179,6 @@ static int copy_on_stream(const struct on_stream *s, void *dest, const void *sou
     return rc == 0 ? 0 : 1;
 }
 
-static struct isod_stream_move move_of(void *dest, const void *source, size_t bytes, int pe)
-{
-    struct isod_stream_move m = {iso_handle_local(), dest, source, bytes, NULL, 0, 0, pe};
-    return m;
-}
-
 static int move_on_stream(struct on_stream *s, gpu_kernel kernel, const struct isod_stream_move *m)
 {
     /* A thread has 16 bytes at a time, and more than one of them under way. */
@@ -186,12 +198,12 @@ int pshmemx_putmem_on_stream(void *dest, const void *source, size_t bytes, int p
         return 1;
     if (bytes == 0)
         return 0;
-    if (!is_symmetric(&s, "dest", dest, bytes) || !local_is_valid(&s, "source", source))
+    if (!is_symmetric(&s, "dest", dest, bytes) || !local_is_valid(&s, "source", source) || !take_handle(&s, dest))
         return 1;
     char *to = near_of(dest, bytes, pe);
     if (to != NULL && bytes >= ENGINE_BYTES)
         return copy_on_stream(&s, to, source, bytes);
-    struct isod_stream_move m = move_of(dest, source, bytes, pe);
+    struct isod_stream_move m = {.h = s.handle, .dest = dest, .source = source, .bytes = bytes, .pe = pe};
     return move_on_stream(&s, isod_put_kernel, &m);
 }
 
@@ -203,12 +215,12 @@ int pshmemx_getmem_on_stream(void *dest, const void *source, size_t bytes, int p
         return 1;
     if (bytes == 0)
         return 0;
-    if (!is_symmetric(&s, "source", source, bytes) || !local_is_valid(&s, "dest", dest))
+    if (!is_symmetric(&s, "source", source, bytes) || !local_is_valid(&s, "dest", dest) || !take_handle(&s, source))
         return 1;
     char *from = near_of(source, bytes, pe);
     if (from != NULL && bytes >= ENGINE_BYTES)
         return copy_on_stream(&s, dest, from, bytes);
-    struct isod_stream_move m = move_of(dest, source, bytes, pe);
+    struct isod_stream_move m = {.h = s.handle, .dest = dest, .source = source, .bytes = bytes, .pe = pe};
     return move_on_stream(&s, isod_get_kernel, &m);
 }
 
@@ -224,14 +236,12 @@ int pshmemx_putmem_signal_on_stream(void *dest, const void *source, size_t bytes
 {
     struct on_stream s;
     if (!begin_move(&s, __func__, stream) || !pe_is_valid(&s, pe) || !op_is_valid(&s, sig_op) ||
-        !is_symmetric(&s, "sig_addr", sig_addr, 8) || !word_is_valid(&s, "sig_addr", sig_addr))
+        !is_symmetric(&s, "sig_addr", sig_addr, 8) || !word_is_valid(&s, "sig_addr", sig_addr) ||
+        !take_handle(&s, sig_addr))
         return 1;
     if (bytes != 0 && (!is_symmetric(&s, "dest", dest, bytes) || !local_is_valid(&s, "source", source)))
         return 1;
-    struct isod_stream_move m = move_of(dest, source, bytes, pe);
-    m.sig_addr = sig_addr;
-    m.signal = signal;
-    m.sig_op = sig_op;
+    struct isod_stream_move m = {s.handle, dest, source, bytes, sig_addr, signal, sig_op, pe};
     if (bytes == 0)
         return signal_at(&s, &m);
     char *to = near_of(dest, bytes, pe);
@@ -246,12 +256,10 @@ int pshmemx_signal_op_on_stream(uint64_t *sig_addr, uint64_t signal, int sig_op,
 {
     struct on_stream s;
     if (!begin_move(&s, __func__, stream) || !pe_is_valid(&s, pe) || !op_is_valid(&s, sig_op) ||
-        !is_symmetric(&s, "sig_addr", sig_addr, 8) || !word_is_valid(&s, "sig_addr", sig_addr))
+        !is_symmetric(&s, "sig_addr", sig_addr, 8) || !word_is_valid(&s, "sig_addr", sig_addr) ||
+        !take_handle(&s, sig_addr))
         return 1;
-    struct isod_stream_move m = move_of(NULL, NULL, 0, pe);
-    m.sig_addr = sig_addr;
-    m.signal = signal;
-    m.sig_op = sig_op;
+    struct isod_stream_move m = {s.handle, NULL, NULL, 0, sig_addr, signal, sig_op, pe};
     return signal_at(&s, &m);
 }
 
@@ -260,7 +268,7 @@ int pshmemx_signal_wait_until_on_stream(uint64_t *sig_addr, int cmp, uint64_t cm
 {
     struct on_stream s;
     if (!begin_move(&s, __func__, stream) || !is_symmetric(&s, "sig_addr", sig_addr, 8) ||
-        !word_is_valid(&s, "sig_addr", sig_addr))
+        !word_is_valid(&s, "sig_addr", sig_addr) || !take_handle(&s, sig_addr))
         return 1;
     if (cmp < SHMEM_CMP_EQ || cmp > SHMEM_CMP_GE) {
         log_error("%s: cmp is %d, allowed: SHMEM_CMP_EQ (%d) .. SHMEM_CMP_GE (%d)", s.call, cmp, SHMEM_CMP_EQ,
@@ -273,7 +281,7 @@ int pshmemx_signal_wait_until_on_stream(uint64_t *sig_addr, int cmp, uint64_t cm
                   s.call, (void *)sig_addr);
         return 1;
     }
-    struct isod_stream_wait w = {iso_handle_local(), (const uint64_t *)(const void *)at, cmp_value, cmp, 0};
+    struct isod_stream_wait w = {s.handle, (const uint64_t *)(const void *)at, cmp_value, cmp, 0};
     return launch_move(&s, isod_wait_kernel, 1, &w, sizeof w);
 }
 

@@ -209,6 +209,7 @@ void *pshmemx_team_malloc(shmem_team_t team_handle, size_t size, int kind)
             report_full(call, part, size);
         return NULL;
     }
+    (void)iso_alloc_own(part->alloc, offset, team_handle);
     rc = part->on_device ? iso_grow_back(part, offset + size, call) : 0;
     if (iso_agree_min(team, rc == 0, call) != 0) /* on all, so the members may use it on return */
         return part->base + offset;

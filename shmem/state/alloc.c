@@ -37,6 +37,7 @@ struct block {
     uint32_t prev;      /* neighbours in memory */
     uint32_t next;
     uint32_t links[2];
+    void *owner; /* NULL where it is free */
 };
 
 struct alloc {
@@ -262,6 +263,7 @@ static void absorb_next(struct alloc *a, uint32_t index)
 static void release_block(struct alloc *a, uint32_t index)
 {
     a->blocks[index].requested = a->blocks[index].kept = a->blocks[index].lent = 0;
+    a->blocks[index].owner = NULL;
     if (is_free(a, a->blocks[index].next)) {
         bin_remove(a, a->blocks[index].next);
         absorb_next(a, index);
@@ -492,6 +494,16 @@ int iso_alloc_keep(struct alloc *a, size_t offset)
     return index == NIL ? -ENOENT : 0;
 }
 
+int iso_alloc_own(struct alloc *a, size_t offset, void *owner)
+{
+    pthread_mutex_lock(&a->lock);
+    uint32_t index = tree_find(a, offset);
+    if (index != NIL)
+        a->blocks[index].owner = owner;
+    pthread_mutex_unlock(&a->lock);
+    return index == NIL ? -ENOENT : 0;
+}
+
 void iso_alloc_lend(struct alloc *a)
 {
     pthread_mutex_lock(&a->lock);
@@ -510,7 +522,7 @@ void iso_alloc_end_lending(struct alloc *a)
 
 static struct alloc_object object_of(const struct block *b)
 {
-    return (struct alloc_object){(size_t)b->offset, (size_t)b->requested, b->kept, b->lent};
+    return (struct alloc_object){(size_t)b->offset, (size_t)b->requested, b->kept, b->lent, b->owner};
 }
 
 bool iso_alloc_find(struct alloc *a, size_t offset, struct alloc_object *object)
@@ -584,7 +596,7 @@ static bool chain_is_valid(const struct alloc *a, struct census *census)
             return false;
         if (b->size == 0 || b->size % ISO_ALLOC_UNIT != 0)
             return false;
-        if (b->requested == 0 ? is_free(a, b->next) || b->kept || b->lent
+        if (b->requested == 0 ? is_free(a, b->next) || b->kept || b->lent || b->owner != NULL
                               : b->size != round_to_unit(b->requested) || b->offset + b->size > a->top)
             return false;
         census->free += b->requested == 0;

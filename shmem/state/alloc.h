@@ -20,6 +20,7 @@ struct alloc_object {
     size_t size; /* as it was asked for */
     bool kept;   /* iso_alloc_keep */
     bool lent;   /* iso_alloc_lend */
+    void *owner; /* iso_alloc_own */
 };
 
 struct alloc_stats {
@@ -51,9 +52,10 @@ int iso_alloc_free(struct alloc *alloc, size_t offset);
  */
 int iso_alloc_resize(struct alloc *alloc, size_t offset, size_t size);
 
-/* Two marks of objects, for their owners alone. An object gets `kept` once; `lent` is what all that are not kept get,
- * and lose again. New objects have neither. iso_alloc_keep: 0; -ENOENT: no object begins at offset. */
+/* What users of objects note at them. An object gets `kept` and an owner once; `lent` is what all that are not kept get,
+ * and lose again. New objects have none of it. keep, own: 0; -ENOENT: no object begins at offset. */
 int iso_alloc_keep(struct alloc *alloc, size_t offset);
+int iso_alloc_own(struct alloc *alloc, size_t offset, void *owner);
 void iso_alloc_lend(struct alloc *alloc);
 void iso_alloc_end_lending(struct alloc *alloc);
 

@@ -39,10 +39,11 @@ int iso_agree_addresses(struct team *team, char *base, size_t len, const char *c
  * host. So the exchanges of one use a slot that exists for its time, and the members find each other by team and
  * number, not by order. Its waits end when the team is broken; then that slot is not used again.
  * Slots from ISO_SLOTS_OF_USERS on are the library's own: that of barrier and sync on streams, used by one block; that
- * of sends and receives on streams, which no first call makes; and one of collectives on streams for each slot of users.
+ * of what a member does alone on streams, which no first call makes; and one of collectives on streams for each slot of
+ * users.
  */
 #define ISO_SLOTS_OF_USERS 256
-enum { ISO_SLOT_ON_STREAM = ISO_SLOTS_OF_USERS, ISO_SLOT_OF_PAIRS, ISO_SLOT_STREAM_FIRST };
+enum { ISO_SLOT_ON_STREAM = ISO_SLOTS_OF_USERS, ISO_SLOT_OF_MEMBER, ISO_SLOT_STREAM_FIRST };
 ISO_INLINE int iso_slot_of_users(int slot) /* for messages */
 {
     return slot < ISO_SLOT_STREAM_FIRST ? slot : slot - ISO_SLOT_STREAM_FIRST;

@@ -85,6 +85,7 @@ struct work {
     int rank, n;
     shmemx_stream_t stream;
     int64_t *dest, *source; /* device memory */
+    int64_t *ring;          /* of a team, GATHERED of them and a word for signals */
 };
 
 /* 0: right; 1: a call has returned an error; 2: a call returned 0 with a wrong result. */
@@ -174,7 +175,7 @@ static int start(struct life *life, int rank)
 /* Until an error, or for so many steps. 0: all was right; 1: an error came back; 2: wrong. */
 static int live(struct life *life, int rank, int steps)
 {
-    struct work w = {rank, life->n, NULL, NULL, NULL};
+    struct work w = {rank, life->n, NULL, NULL, NULL, NULL};
     int rc = begin_work(&w);
     for (int step = 0; rc == 0 && (steps == 0 || step < steps) && get(&shared->failed) == 0; step++) {
         rc = compute(&w, step);
@@ -429,7 +430,7 @@ static int leak(int times, int n)
         while (get(&life->has_id) < 1 + n && get(&shared->failed) == 0)
             nap();
         if (i % 2 == 1 && !alone) {
-            struct work w = {rank, n, NULL, NULL, NULL};
+            struct work w = {rank, n, NULL, NULL, NULL, NULL};
             if (begin_work(&w) == 0 && compute(&w, 0) == 0)
                 fail("time %d: a job without PE 0 computes", i);
             (void)end_work(&w, 0);
@@ -464,7 +465,7 @@ static int leak(int times, int n)
 static int wrong(struct life *life)
 {
     int rank = rank_in(life), pes[MOST] = {0, 0};
-    struct work w = {rank, life->n, NULL, NULL, NULL};
+    struct work w = {rank, life->n, NULL, NULL, NULL, NULL};
     shmem_team_t team;
     shmemx_coll_t c;
     char small[4];
@@ -645,13 +646,13 @@ static int team_broken(struct life *life)
 
 /* ---- a broken team with calls on streams ---- */
 
-enum { CALLS = 4, GATHERED = 20000 }; /* an all-reduce, an all-gather, a barrier, messages around a ring */
+/* An all-reduce, an all-gather, a barrier, messages around a ring, a put with a signal around it. */
+enum { CALLS = 5, GATHERED = 20000, BYTES = GATHERED * 8 };
 
 static int pass_on(shmem_team_t team, const struct work *w, shmemx_stream_t stream)
 {
-    size_t bytes = GATHERED * sizeof *w->source;
-    int rc = shmemx_send_on_stream(team, w->source, bytes, (w->rank + 1) % w->n, 5, stream);
-    return shmemx_recv_on_stream(team, w->dest, bytes, (w->rank + w->n - 1) % w->n, 5, stream) != 0 || rc != 0;
+    int rc = shmemx_send_on_stream(team, w->source, BYTES, (w->rank + 1) % w->n, 5, stream);
+    return shmemx_recv_on_stream(team, w->dest, BYTES, (w->rank + w->n - 1) % w->n, 5, stream) != 0 || rc != 0;
 }
 
 static int enqueue(shmem_team_t team, const struct work *w, int i, shmemx_stream_t stream)
@@ -664,6 +665,14 @@ static int enqueue(shmem_team_t team, const struct work *w, int i, shmemx_stream
     shmemx_coll_t c = shmemx_coll_of(i == 0 ? SHMEMX_ALLREDUCE : SHMEMX_FCOLLECT, team, w->dest, w->source, GATHERED,
                                      SHMEMX_INT64);
     c.slot = i;
+    if (i == 4) {
+        uint64_t *word = (uint64_t *)(void *)(w->ring + GATHERED);
+        int to = (w->rank + 1) % w->n;
+        return shmemx_putmem_signal_on_stream(w->ring, w->source, BYTES, word, 1, SHMEM_SIGNAL_SET, to, stream) != 0 ||
+               shmemx_signal_wait_until_on_stream(word, SHMEM_CMP_EQ, 1, stream) != 0 ||
+               shmemx_getmem_on_stream(w->dest, w->ring, BYTES, w->rank, stream) != 0 ||
+               shmemx_signal_op_on_stream(word, 0, SHMEM_SIGNAL_SET, w->rank, stream) != 0;
+    }
     return i == 2 ? shmemx_barrier_on_stream(team, stream) : shmemx_coll_on_stream(&c, stream);
 }
 
@@ -700,7 +709,7 @@ static int streams_broken(struct life *life)
 {
     static const char why[] = "this team was broken by pe 0: enough is enough";
     int rank = rank_in(life), pes[MOST];
-    struct work w = {rank, life->n, NULL, NULL, NULL};
+    struct work w = {rank, life->n, NULL, NULL, NULL, NULL};
     shmem_team_t broken = SHMEM_TEAM_INVALID, whole = SHMEM_TEAM_INVALID, joint = SHMEM_TEAM_INVALID;
     shmemx_stream_t streams[CALLS];
     pthread_t thread;
@@ -715,9 +724,16 @@ static int streams_broken(struct life *life)
     for (int i = 0; i < CALLS; i++)
         if (shmemx_stream_create(&streams[i]) != 0)
             fail("no streams");
+    int64_t *ring = (int64_t *)shmemx_team_malloc(whole, BYTES + 8, SHMEMX_DEVICE);
+    int64_t *lost = (int64_t *)shmemx_team_malloc(broken, BYTES + 8, SHMEMX_DEVICE);
+    if (ring == NULL || lost == NULL)
+        fail("no memory of teams");
     w.stream = streams[0];
+    w.ring = lost;
     check_calls(broken, &w);
+    w.ring = ring;
     check_calls(whole, &w);
+    w.ring = lost;
     bool is_late = rank == life->n - 1;
     for (int i = 0; i < CALLS && !is_late; i++)
         if (enqueue(broken, &w, i, streams[i]) != 0)
@@ -740,6 +756,7 @@ static int streams_broken(struct life *life)
             fail("a stream fails again");
     if (shmemx_status(whole, 0, NULL) != 0)
         fail("another team is broken, too");
+    w.ring = ring;
     check_calls(whole, &w);
     if (rank == 0 && pthread_join(thread, NULL) != 0)
         fail("no end of the thread");
@@ -831,7 +848,7 @@ static int first_broken(struct life *life)
 {
     static const char why[] = "this team was broken by pe 0: enough is enough";
     int rank = rank_in(life), pes[MOST];
-    struct work w = {rank, life->n, NULL, NULL, NULL};
+    struct work w = {rank, life->n, NULL, NULL, NULL, NULL};
     shmem_team_t whole = SHMEM_TEAM_INVALID, broken = SHMEM_TEAM_INVALID;
     pthread_t thread;
     for (int i = 0; i < life->n; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* shmemx_team_set_timeout: a wait in a kernel by a team's handle, and in a collective of the team on a stream, is
- * reported at the team's own limit and goes on to its end; the waits of other teams keep SHMEM_TIMEOUT. Run with a
+ * reported at the team's own limit, and so is a wait on a stream for a word of its memory; it goes on to its end; the waits of other teams keep SHMEM_TIMEOUT. Run with a
  * SHMEM_TIMEOUT that is longer than the program. tests/cluster/waits.sh has the host's waits. */
 #include "device_test.h"
 
@@ -83,6 +83,23 @@ static void wait_on_stream(struct test *t, shmem_team_t team, bool late)
     shmem_barrier_all();
 }
 
+/* A wait on a stream for a word of the team's memory. */
+static void wait_for_signal(struct test *t, shmem_team_t team, bool late)
+{
+    uint64_t *word = (uint64_t *)shmemx_team_malloc(team, sizeof *word, SHMEMX_DEVICE);
+    if (!CHECK(word != NULL))
+        return;
+    shmem_signal_set(word, 0, check_self.pe);
+    CHECK_EQ(shmemx_signal_wait_until_on_stream(word, SHMEM_CMP_EQ, 1, t->stream), 0);
+    if (late)
+        check_reported(team, -1, "shmemx_signal_wait_until_on_stream");
+    else
+        check_silent();
+    shmem_signal_set(word, 1, check_self.pe);
+    CHECK_EQ(shmemx_stream_synchronize(t->stream), 0);
+    CHECK_EQ(shmemx_team_free(team, word), 0);
+}
+
 static void set_timeout(shmem_team_t team, double seconds) { CHECK_EQ(shmemx_team_set_timeout(team, seconds), 0); }
 
 static void test_refused(const struct test *t)
@@ -138,11 +155,14 @@ static int test_main(void)
     set_timeout(t.team, SHORT_S); /* and of handles that there are */
     wait_in_kernel(&t, t.team, true);
     wait_on_stream(&t, t.team, true);
+    wait_for_signal(&t, t.team, true);
     set_timeout(t.team, -1);
     wait_in_kernel(&t, t.team, false);
     wait_on_stream(&t, t.team, false);
+    wait_for_signal(&t, t.team, false);
     wait_on_stream(&t, SHMEM_TEAM_WORLD, false);
     set_timeout(SHMEM_TEAM_WORLD, SHORT_S);
+    wait_for_signal(&t, SHMEM_TEAM_WORLD, true);
     wait_in_kernel(&t, SHMEM_TEAM_WORLD, true);
     wait_in_kernel(&t, t.team, false);
     set_timeout(SHMEM_TEAM_WORLD, -1);

@@ -295,10 +295,11 @@ static void test_common_place(void)
 static bool has_marks(struct alloc *alloc, size_t offset, bool kept, bool lent)
 {
     struct alloc_object object;
-    return iso_alloc_find(alloc, offset, &object) && object.kept == kept && object.lent == lent;
+    void *owner = kept ? alloc : NULL;
+    return iso_alloc_find(alloc, offset, &object) && object.kept == kept && object.lent == lent && object.owner == owner;
 }
 
-/* Both marks go with their object, and a new one at its place has neither. */
+/* What is noted at an object goes with it, and a new one at its place has nothing of it. */
 static void test_marks(void)
 {
     struct alloc *alloc = iso_alloc_create(100 * UNIT, 0);
@@ -308,6 +309,8 @@ static void test_marks(void)
     CHECK_EQ(iso_alloc_get(alloc, UNIT, 3 * UNIT, &lent), 0);
     CHECK_EQ(iso_alloc_keep(alloc, kept + UNIT), -ENOENT);
     CHECK_EQ(iso_alloc_keep(alloc, kept), 0);
+    CHECK_EQ(iso_alloc_own(alloc, kept + UNIT, alloc), -ENOENT);
+    CHECK_EQ(iso_alloc_own(alloc, kept, alloc), 0);
     CHECK_EQ(iso_alloc_resize(alloc, kept, 2 * UNIT), 0);
     iso_alloc_lend(alloc);
     CHECK(has_marks(alloc, kept, true, false) && has_marks(alloc, lent, false, true));

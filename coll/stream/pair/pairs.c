@@ -169,8 +169,7 @@ static struct pair *pairs_need(struct device *d, const struct pair_call *c)
     struct pair *pair = find_pair(d, &like);
     if (pair == NULL) {
         pthread_mutex_unlock(&d->lock);
-        bool captures = d->captures != 0 || iso_gpu_stream_is_capturing(d->gpu, c->stream);
-        like.is_joint = captures || !iso_handle_of_pairs(team, &like.h);
+        like.is_joint = !iso_handle_of_member(team, c->stream, &like.h);
         pthread_mutex_lock(&d->lock);
         pair = find_pair(d, &like); /* by another thread */
     }
