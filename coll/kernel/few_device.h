@@ -349,9 +349,10 @@ PRIM_FN uint64_t isod_reduce_few_pairs(shmemd_t h, struct isod_reduce w, uint64_
  */
 PRIM_FN int isod_reduce_few(shmemd_t h, struct prim_group g, struct isod_reduce w, enum isod_elem elem, int op)
 {
-    const uint64_t units = isod_units(w.bytes), me = (uint64_t)(uint32_t)h.my_pe, n = (uint64_t)(uint32_t)h.n_pes;
+    const uint64_t units = isod_units(w.bytes);
+    const uint32_t me = (uint32_t)h.my_pe, n = (uint32_t)h.n_pes;
     const bool all = w.stride == 0;
-    const uint64_t last = all ? units * (me + 1) / n : units;
+    const uint64_t last = all ? isod_part_at(units, me + 1, n) : units;
     if (w.bytes == 0)
         return isod_coll_nothing_by(h, g);
     if (isod_few_takes_ll(h, g, w.bytes)) {
@@ -364,7 +365,7 @@ PRIM_FN int isod_reduce_few(shmemd_t h, struct prim_group g, struct isod_reduce 
         const int rc = isod_few_meet(h, g, w.call);
         if (rc != 0 || behind)
             return rc;
-        uint64_t u = (all ? units * me / n : 0) + prim_rank(g);
+        uint64_t u = (all ? isod_part_at(units, me, n) : 0) + prim_rank(g);
 #ifndef PRIM_CALLS_BY_ABI /* as above */
         u = isod_reduce_few_pairs(h, w, u, last, prim_size(g), elem, op);
 #endif

@@ -42,17 +42,17 @@ PRIM_FN int isod_grid_leave(shmemd_t h)
 /* Takes this block's part of a call, whole units; the same on all PEs, whose grids are equal. false: it has none. */
 PRIM_FN bool isod_grid_part(shmemd_t h, char **dest, const char **source, uint64_t *bytes)
 {
-    uint64_t lanes = h.lanes, blocks = prim_block_count();
-    uint64_t worth = (*bytes + ISOD_GRID_SHARE_BYTES - 1) / ISOD_GRID_SHARE_BYTES;
-    blocks = blocks < lanes ? blocks : lanes;
-    blocks = blocks < worth ? blocks : worth;
-    if (prim_block_index() >= blocks)
+    const uint64_t units = isod_units(*bytes), worth = (*bytes + ISOD_GRID_SHARE_BYTES - 1) / ISOD_GRID_SHARE_BYTES;
+    uint32_t blocks = prim_block_count(), mine = prim_block_index();
+    blocks = blocks < h.lanes ? blocks : h.lanes;
+    blocks = blocks < worth ? blocks : (uint32_t)worth;
+    if (mine >= blocks)
         return false;
-    uint64_t share = (isod_units(*bytes) + blocks - 1) / blocks * 16, from = prim_block_index() * share;
+    const uint64_t from = isod_part_at(units, mine, blocks) * 16, end = isod_part_at(units, mine + 1, blocks) * 16;
     *dest += from;
     *source += from;
-    *bytes = from >= *bytes ? 0 : *bytes - from < share ? *bytes - from : share;
-    return *bytes > 0;
+    *bytes = (end < *bytes ? end : *bytes) - from;
+    return true;
 }
 
 #endif

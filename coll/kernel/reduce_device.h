@@ -41,13 +41,14 @@ struct isod_span {
 
 PRIM_FN struct isod_span isod_span_direct(const struct isod_coll *c, const struct isod_reduce *w)
 {
-    uint64_t units = isod_units(w->bytes), me = (uint64_t)c->h.my_pe, n = (uint64_t)c->h.n_pes;
+    const uint64_t units = isod_units(w->bytes);
+    const uint32_t me = (uint32_t)c->h.my_pe, n = (uint32_t)c->h.n_pes;
     bool all = w->stride == 0;
     struct isod_span s;
     s.dest = w->dest;
     s.source = w->source + me * w->stride;
-    s.first = all ? units * me / n : 0;
-    s.last = all ? units * (me + 1) / n : units;
+    s.first = all ? isod_part_at(units, me, n) : 0;
+    s.last = all ? isod_part_at(units, me + 1, n) : units;
     s.bytes = w->bytes;
     s.from = ISOD_SPAN_SOURCES;
     s.to = all ? ISOD_SPAN_ALL : ISOD_SPAN_OWN;

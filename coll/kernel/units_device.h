@@ -9,6 +9,14 @@ typedef uint32_t __attribute__((__may_alias__)) isod_any32;
 typedef uint8_t __attribute__((__may_alias__)) isod_any8;
 
 PRIM_FN uint64_t isod_units(uint64_t bytes) { return (bytes + 15) / 16; }
+/* The unit at which part i of n begins; part n begins at the end. By a division of 32 bits: one of 64 is a function of a
+ * hundred instructions. From 2^32 units on, 64 GiB, parts begin at multiples of 2^16. */
+PRIM_FN uint64_t isod_part_at(uint64_t units, uint32_t i, uint32_t n)
+{
+    const unsigned coarse = units >> 32 != 0 ? 16 : 0;
+    const uint32_t u = (uint32_t)(units >> coarse), rest = u % n;
+    return i == n ? units : (uint64_t)(u / n * i + (i < rest ? i : rest)) << coarse;
+}
 PRIM_FN bool isod_unit_is_whole(const void *p, uint64_t bytes) { return bytes >= 16 && ((uintptr_t)p & 15) == 0; }
 
 /* Elements may be aligned to their own size only; bytes < 16 at the end of a piece. */
