@@ -453,27 +453,38 @@ PRIM_FN void prim_cuda_store16(enum prim_cuda_way way, char *p, struct prim_vec1
         asm volatile("st.v2.u64 [%2], {%0, %1};" : : "l"(v.word[0]), "l"(v.word[1]), "l"(p) : "memory");
 }
 
-/* With many waves a short copy's time is its instructions, so numbers have 32 bits and whole rounds have no predicates.
- * In the last round, loads beyond the end load the last vector again: a load that is skipped would keep its registers'
- * older values alive, through the whole kernel. */
+/* With many waves a short copy's time is its instructions, so numbers have 32 bits, and whole rounds have no predicates.
+ * There a wave's vectors lie side by side, so that one address serves all of a thread. */
 #define PRIM_CUDA_WIDE 6          /* vectors in flight; 8 do not fit beside the cold paths in 64 registers */
 #define PRIM_CUDA_MOST (1u << 31) /* vectors; what is more goes before them by words, and takes longer */
-PRIM_FN void prim_cuda_copy_wide(enum prim_cuda_way way, uint32_t size, char *dest, const char *source, uint32_t i)
+PRIM_FN void prim_cuda_copy_whole(enum prim_cuda_way way, struct prim_group g, char **dest, const char **source,
+                                  uint32_t *count)
 {
-    struct prim_vec16 v[PRIM_CUDA_WIDE];
+    const uint32_t size = prim_size(g), rank = prim_rank(g), unit = g.kind == PRIM_THREAD ? 1 : 32;
+    const uint32_t at = (rank / unit * PRIM_CUDA_WIDE * unit + rank % unit) * 16;
+    if (size % unit != 0)
+        return;
+    PRIM_ROLLED
+    for (; *count >= PRIM_CUDA_WIDE * size; *count -= PRIM_CUDA_WIDE * size) {
+        struct prim_vec16 v[PRIM_CUDA_WIDE];
 #pragma unroll
-    for (uint32_t k = 0; k < PRIM_CUDA_WIDE; k++)
-        v[k] = prim_cuda_load16(way, source + (uint64_t)(i + k * size) * 16);
+        for (uint32_t k = 0; k < PRIM_CUDA_WIDE; k++)
+            v[k] = prim_cuda_load16(way, *source + at + k * unit * 16);
 #pragma unroll
-    for (uint32_t k = 0; k < PRIM_CUDA_WIDE; k++)
-        prim_cuda_store16(way, dest + (uint64_t)(i + k * size) * 16, v[k]);
+        for (uint32_t k = 0; k < PRIM_CUDA_WIDE; k++)
+            prim_cuda_store16(way, *dest + at + k * unit * 16, v[k]);
+        *dest += PRIM_CUDA_WIDE * size * 16;
+        *source += PRIM_CUDA_WIDE * size * 16;
+    }
 }
-PRIM_FN void prim_cuda_copy_parts(enum prim_cuda_way way, uint32_t size, char *dest, const char *source, uint32_t i,
+/* What is less than a round, each thread every size-th vector. Loads beyond the end load the last vector again: a load
+ * that is skipped would keep its registers' older values alive, through the whole kernel. */
+PRIM_FN void prim_cuda_copy_parts(enum prim_cuda_way way, struct prim_group g, char *dest, const char *source,
                                   uint32_t count, uint32_t n)
 {
-    const uint32_t last = count - 1;
+    const uint32_t size = prim_size(g), last = count - 1;
     PRIM_ROLLED
-    for (; i < count; i += n * size) {
+    for (uint32_t i = prim_rank(g); i < count; i += n * size) {
         struct prim_vec16 v[PRIM_CUDA_WIDE];
 #pragma unroll
         for (uint32_t k = 0; k < n; k++)
@@ -484,20 +495,12 @@ PRIM_FN void prim_cuda_copy_parts(enum prim_cuda_way way, uint32_t size, char *d
                 prim_cuda_store16(way, dest + (uint64_t)(i + k * size) * 16, v[k]);
     }
 }
-/* Thread `rank` of `size` takes every size-th vector. Many waves have enough of them in flight between them, and store
- * the sooner. A get's loads take longer, so it keeps more of them in flight. */
+/* A get's loads take longer, so it keeps more of them in flight at the end, too. */
 PRIM_FN void prim_cuda_copy16(enum prim_cuda_way way, struct prim_group g, char *dest, const char *source,
                               uint32_t count)
 {
-    uint32_t size = prim_size(g), i = prim_rank(g);
-    if (way != PRIM_CUDA_GET && size >= 512) {
-        prim_cuda_copy_parts(way, size, dest, source, i, count, 2);
-        return;
-    }
-    PRIM_ROLLED
-    for (; i + (PRIM_CUDA_WIDE - 1) * size < count; i += PRIM_CUDA_WIDE * size)
-        prim_cuda_copy_wide(way, size, dest, source, i);
-    prim_cuda_copy_parts(way, size, dest, source, i, count, way == PRIM_CUDA_GET ? PRIM_CUDA_WIDE - 1 : 4);
+    prim_cuda_copy_whole(way, g, &dest, &source, &count);
+    prim_cuda_copy_parts(way, g, dest, source, count, way == PRIM_CUDA_GET ? PRIM_CUDA_WIDE : 4);
 }
 
 /* One word of 1, 2, 4 or 8 bytes, from a peer's memory or from any of this PE's. */
@@ -596,6 +599,11 @@ PRIM_FN size_t prim_cuda_vectors_at(const char *dest, const char *source, size_t
 PRIM_FN void prim_cuda_copy_odd_by(enum prim_cuda_way way, struct prim_group g, char *dest, const char *source,
                                    size_t bytes)
 {
+    if (bytes == 4 && (((uintptr_t)dest | (uintptr_t)source) & 3) == 0) { /* one float, say */
+        if (prim_rank(g) == 0)
+            prim_cuda_store_word(4, dest, prim_cuda_load_word(way, 4, source));
+        return;
+    }
     const size_t at = prim_cuda_vectors_at(dest, source, bytes), end = bytes - ((bytes - at) & 15u);
     prim_cuda_copy_short(way, g, dest, source, at);
     if (end != bytes)

@@ -149,8 +149,9 @@ PRIM_FN void isod_copy_in(shmemd_group_t g, const char *from, struct isod_bytes 
         const size_t at = 8 * (size_t)prim_rank(g);
         if (at < b.len)
             isod_load_word(__builtin_assume_aligned((char *)b.dest + at, 8), from + at, 8);
-    } else if (PRIM_GETS_WORDS(g) && g.kind == PRIM_THREAD && b.len == 4 && (all & 3) == 0) {
-        isod_load_word(__builtin_assume_aligned(b.dest, 4), from, 4);
+    } else if (PRIM_GETS_WORDS(g) && b.len == 4 && (all & 3) == 0) {
+        if (prim_rank(g) == 0)
+            isod_load_word(__builtin_assume_aligned(b.dest, 4), from, 4);
     } else if (!prim_get_vector_each(g, (char *)b.dest, from, b.len)) {
         prim_copy_get(g, b.dest, from, b.len);
     }
