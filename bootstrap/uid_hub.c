@@ -169,7 +169,7 @@ static int receive_once(struct uid_job *job, struct arrivals *a, struct pollfd *
     }
     for (int r = 1; r < job->size; r++) /* its first block may be there, and stays for the first call */
         polls[n++] = (struct pollfd){.fd = job->sockets[r].fd, .events = POLLRDHUP};
-    int ready = poll(polls, (nfds_t)n, iso_deadline_poll_ms(next));
+    int ready = iso_poll(polls, (unsigned)n, iso_deadline_poll_ms(next));
     if (ready < 0 && errno != EINTR)
         return iso_uid_job_fail(job, NULL, "poll: %s", strerror(errno));
     if (ready <= 0)
@@ -328,7 +328,7 @@ static int gather_once(struct uid_job *job, size_t len, unsigned char *all, stru
     }
     if (missing == 0)
         return 0;
-    int ready = poll(polls + 1, (nfds_t)job->size - 1, iso_deadline_poll_ms(deadline));
+    int ready = iso_poll(polls + 1, (unsigned)job->size - 1, iso_deadline_poll_ms(deadline));
     if (ready < 0 && errno != EINTR)
         return iso_uid_job_fail(job, NULL, "poll: %s", strerror(errno));
     if (ready == 0 && iso_deadline_poll_ms(deadline) == 0)

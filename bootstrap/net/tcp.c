@@ -3,7 +3,9 @@
 #include "tcp.h"
 
 #include <arpa/inet.h>
+#include "../clock.h"
 #include <errno.h>
+#include <sched.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -14,7 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RETRY_US_FIRST = 50, RETRY_US_LAST = 200000, ATTEMPT_S = 5 }; /* a peer that is about to listen takes 100 us */
+enum { RETRY_US_FIRST = 50, RETRY_US_LAST = 200000, ATTEMPT_S = 5 };
+enum { SOON_NS = 200000 }; /* a peer that is about to listen, or to answer, takes less; to wake up takes about as long */
 
 /* ---- addresses ---- */
 
@@ -175,7 +178,8 @@ int iso_tcp_local(int fd, struct tcp_address *address)
 int iso_tcp_connect(const struct tcp_address *address, int64_t deadline, int *last)
 {
     *last = -ETIMEDOUT;
-    for (int wait_us = RETRY_US_FIRST;; wait_us = wait_us * 2 > RETRY_US_LAST ? RETRY_US_LAST : wait_us * 2) {
+    const uint64_t begin = iso_clock_now_ns();
+    for (int wait_us = RETRY_US_FIRST;;) {
         int64_t attempt = iso_deadline_in(ATTEMPT_S);
         int fd = iso_tcp_connect_begin(address);
         int rc = fd < 0 ? fd : iso_tcp_wait(fd, POLLOUT, attempt < deadline ? attempt : deadline);
@@ -194,8 +198,13 @@ int iso_tcp_connect(const struct tcp_address *address, int64_t deadline, int *la
         int left = iso_deadline_poll_ms(deadline);
         if (left == 0)
             return -ETIMEDOUT;
+        if (iso_clock_now_ns() - begin < SOON_NS) {
+            sched_yield();
+            continue;
+        }
         long us = left > 0 && left < wait_us / 1000 ? left * 1000L : wait_us;
         (void)nanosleep(&(struct timespec){.tv_nsec = us * 1000}, NULL);
+        wait_us = wait_us * 2 > RETRY_US_LAST ? RETRY_US_LAST : wait_us * 2;
     }
 }
 
@@ -231,11 +240,20 @@ uint64_t iso_tcp_raise_files(void)
 
 /* ---- bytes ---- */
 
+int iso_poll(struct pollfd *fds, unsigned n, int timeout_ms)
+{
+    const uint64_t begin = iso_clock_now_ns();
+    int ready;
+    while ((ready = poll(fds, n, 0)) == 0 && timeout_ms != 0 && iso_clock_now_ns() - begin < SOON_NS)
+        sched_yield();
+    return ready != 0 || timeout_ms == 0 ? ready : poll(fds, n, timeout_ms);
+}
+
 int iso_tcp_wait(int fd, short events, int64_t deadline)
 {
     struct pollfd pollfd = {.fd = fd, .events = events};
     for (;;) {
-        int n = poll(&pollfd, 1, iso_deadline_poll_ms(deadline));
+        int n = iso_poll(&pollfd, 1, iso_deadline_poll_ms(deadline));
         if (n > 0)
             return 0;
         if (n < 0 && errno != EINTR)

@@ -50,6 +50,9 @@ int iso_tcp_limit_silence(int fd, double seconds);
  * many that is. */
 uint64_t iso_tcp_raise_files(void);
 
+struct pollfd;
+/* poll(2) for what a peer does next that starts at the same time: it looks for a while before it sleeps. */
+int iso_poll(struct pollfd *fds, unsigned n, int timeout_ms);
 /* Until `events` of poll(2) or an error, which the next call reports. 0 or -errno; -ETIMEDOUT past the deadline. */
 int iso_tcp_wait(int fd, short events, int64_t deadline);
 /* All bytes of all parts, whose descriptions it changes. 0 or -errno; -ETIMEDOUT past the deadline. */

@@ -88,7 +88,7 @@ static int await_greeting(int sock, enum node_socket_type type, const struct row
     int rc, pe;
     while ((rc = take_greeting(sock, type, mine, &pe, fd)) == -EAGAIN) {
         struct pollfd there = {sock, POLLIN, 0};
-        poll(&there, 1, LOOK_MS);
+        iso_poll(&there, 1, LOOK_MS);
         if (iso_deadline_poll_ms(deadline) == 0)
             return -ETIMEDOUT;
     }
@@ -174,7 +174,7 @@ static int welcome_all(struct rendezvous *m, int64_t deadline)
         m->polls[n++] = (struct pollfd){ISO->listener, POLLIN, 0};
         for (int i = 0; i < m->n_callers; i++)
             m->polls[n++] = (struct pollfd){m->callers[i], POLLIN, 0};
-        poll(m->polls, (nfds_t)n, LOOK_MS);
+        iso_poll(m->polls, (unsigned)n, LOOK_MS);
         if (iso_deadline_poll_ms(deadline) == 0)
             return say_missing(m->missing);
         rc = take_callers(m);
