@@ -454,10 +454,11 @@ def _get_all(store, keys, timeout):
     before, end = store.timeout, time.monotonic() + timeout.total_seconds()
     store.set_timeout(timeout if world is None else min(timeout, timedelta(seconds=LOOK_SECONDS)))
     try:
-        return store.multi_get(keys)
-    except dist.DistStoreError:
-        if world is None:
-            raise
+        try:
+            return store.multi_get(keys)
+        except dist.DistStoreError:
+            if world is None:
+                raise
         while not store.check(keys):
             if time.monotonic() > end:
                 raise dist.DistStoreError("isomer: not all members of the group have come within "
@@ -467,6 +468,13 @@ def _get_all(store, keys, timeout):
                 if not store.check(keys):  # a member may have told all, and then left the job
                     world.check_alive()
         return store.multi_get(keys)
+    except dist.DistNetworkError:  # the store's process has ended; it may have heard of a death first
+        until = time.monotonic() + LOOK_SECONDS
+        while world is not None and time.monotonic() < until:
+            if world.broken is not None or world.is_broken():
+                world.check_alive()
+            time.sleep(0.01)
+        raise
     finally:
         store.set_timeout(before)
 

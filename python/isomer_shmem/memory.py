@@ -382,9 +382,10 @@ def signal(word, value=1, rank=None, add=False):
 
 
 def wait(word, value=1, compare=">=", timeout=None):
-    """Waits until this rank's own signal compares with value; returns it. timeout in seconds; None: the group's, of
-    local memory that of the first group, whose end is the job's. For a signal on a GPU, the current stream waits;
-    nothing is returned, and timeout is not looked at: a wait that lasts longer than the group's ends the group."""
+    """Waits until this rank's own signal compares with value; returns it. timeout in seconds; None: that of the signal's
+    group. Local memory has that of the first group. For a signal on a GPU, the current stream waits; nothing is
+    returned, and timeout is not looked at: a wait that lasts longer than the group's timeout ends the group, and the job
+    where the signal is in local memory."""
     block, value = block_of(_word(word, "wait")), _bits(value, "wait")
     if _is_on_stream(block):
         (block.world if block.group is None else block.group.lease).check_alive()

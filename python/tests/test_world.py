@@ -505,6 +505,16 @@ def dies_before_it_comes():
     assert time.monotonic() - begin < 20
 
 
+def dies_and_the_store_follows():
+    """Rank 0, whose process has the store, hears of the death first, and ends."""
+    if dist.get_rank() == 1:
+        os._exit(0)
+    if dist.get_rank() == 2:
+        _world.LOOK_SECONDS = 30
+    with pytest.raises(RuntimeError, match=r"rank 1 \(pid .*died"):
+        dist.new_group(list(range(dist.get_world_size())), timeout=timedelta(seconds=60))
+
+
 def dies_long_before():
     """The death is known when the group is made."""
     if dist.get_rank() == 1:
@@ -520,6 +530,7 @@ def dies_long_before():
 def test_a_rank_that_dies_while_a_group_starts_is_named():
     check_survivors(dies_while_it_starts, 3, dead=(1,))
     check_survivors(dies_before_it_comes, 3, dead=(1,))
+    check_survivors(dies_and_the_store_follows, 3, dead=(1,))
     check_survivors(dies_long_before, 3, dead=(1,))
 
 
