@@ -210,7 +210,7 @@ int shmemx_team_mask_deaths(shmem_team_t team, int masks);
  *
  * Waits of kernels by the team's handles, of its collectives, barriers, syncs, sends and receives on streams, and of
  * point-to-point calls on streams on its memory, give up on all members, and later calls by these handles do nothing,
- * also in graphs; but a point-to-point call goes on that was captured before any other on the team's memory. If the
+ * also in graphs; but a point-to-point call on its memory goes on that began in a capture, see below. If the
  * team has handles or such calls on streams here, the library cannot tell which streams had its calls:
  * shmemx_stream_synchronize of every stream and shmemx_graph_launch return nonzero with the sentence above, until
  * shmemx_status of the team has told of the end. Dest of a collective that has given up may be written until it has
@@ -223,9 +223,10 @@ int shmemx_team_mask_deaths(shmem_team_t team, int masks);
  * changes in a team that is broken already. Returns 0; or nonzero, with nothing done and nothing printed, the sentence
  * in shmemx_error_text: team is not a team of this PE, or is SHMEM_TEAM_WORLD or SHMEM_TEAM_SHARED, or has one member;
  * why is a null pointer; the mode is not SHMEMX_ERRORS_RETURN; or sends or receives of the team on streams were in one
- * batch with those of another team, or began in a capture before any call of the team outside of one. shmemx_break is
- * for these. (Where another thread enqueues such a batch during the call, the result is nonzero, too, and the team is
- * broken, but for that batch.) */
+ * batch with those of another team, or began in a capture: the team had no send, receive or point-to-point call on its
+ * memory before, and some stream of this PE was being captured at the first one. shmemx_break is for these. (Where
+ * another thread enqueues such a batch during the call, the result is nonzero, too, and the team is broken, but for that
+ * batch.) */
 int shmemx_team_break(shmem_team_t team, const char *why);
 
 /* ---- devices: a GPU, or the CPU as a device (the build's flavour decides) ----
@@ -410,14 +411,14 @@ int shmemx_device_handle(shmem_team_t team, int slot, struct shmemd_handle *hand
 typedef struct {
     char call[64];          /* "shmemd_signal_wait_until" */
     int pe;                 /* world number of the PE that was waited for; -1: any */
-    int team_slot;          /* of the handle; -1: a call on a stream that has none: not a collective of shmemx_coll.h */
+    int team_slot;          /* of the handle; -1: a call on a stream other than a collective, which has none */
     unsigned block, thread; /* of the thread that waited; 0, 0 where the stream itself did, without a kernel */
     const void *addr;       /* the word that it polled */
     uint64_t expected, seen;
     double waited_seconds;
     int gave_up;   /* 0: passed SHMEM_TIMEOUT and goes on; 1: gave up; 2: misuse of the slot */
     int broken_by; /* the PE that broke the job: it died, left, ended the job or is not reached; -1: none or not known */
-    shmem_team_t team; /* of the handle; SHMEM_TEAM_INVALID: destroyed, or none, as of a put on a stream */
+    shmem_team_t team; /* of the handle; SHMEM_TEAM_INVALID: destroyed, or none, as of a put to memory of no team */
 } shmemx_device_error_t;
 /* Takes the oldest error off this PE's list and writes it to *error. Returns 1, or 0 when the list is empty. Never
  * blocks. -1 or less: an error of this call. */
@@ -507,9 +508,9 @@ int shmemx_graph_destroy(shmemx_graph_t graph);
  * A put is complete at the target when a later quiet on the stream is done. put_signal orders its signal behind its
  * data.
  *
- * A call on memory of shmemx_team_malloc belongs to that team: put by dest, get by source, the others by sig_addr. It
- * has the team's timeout (shmemx_team_set_timeout), ends with the team (shmemx_team_break), and is refused then. Other
- * calls are the job's. */
+ * A call on a member's memory of shmemx_team_malloc belongs to that team: put by dest, get by source, the others by
+ * sig_addr. It has the team's timeout (shmemx_team_set_timeout), ends with the team (shmemx_team_break), and is refused
+ * then. Other calls are the job's, and so are those that begin in a capture, as shmemx_team_break has it. */
 
 int shmemx_putmem_on_stream(void *dest, const void *source, size_t bytes, int pe, shmemx_stream_t stream);
 int shmemx_getmem_on_stream(void *dest, const void *source, size_t bytes, int pe, shmemx_stream_t stream);

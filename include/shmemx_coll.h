@@ -400,8 +400,8 @@ int shmemx_coll_on_host(const shmemx_coll_t *coll);
  * Errors while a call runs are those of collectives: after the team's timeout, shmemx_device_error tells which PE is
  * waited for. After a call has given up, sends and receives of the team on this PE do nothing until shmemx_device_reset
  * of the team, with any slot, which begins all its sends and receives anew. Those in a batch with another team's, and
- * those of which the first was in a capture, keep SHMEM_TIMEOUT, and do not end with their team alone
- * (shmemx_team_break): when one gives up, all of these on this PE, and puts on streams, do nothing. */
+ * those that began in a capture (shmemx_team_break), keep SHMEM_TIMEOUT, and do not end with their team alone: when one
+ * gives up, all of these on this PE, and point-to-point calls on streams on memory of no team, do nothing. */
 int shmemx_send_on_stream(shmem_team_t team, const void *source, size_t bytes, int to, int tag, shmemx_stream_t stream);
 int shmemx_recv_on_stream(shmem_team_t team, void *dest, size_t bytes, int from, int tag, shmemx_stream_t stream);
 

@@ -2,13 +2,14 @@
 /* TCP with deadlines. Sockets of both families are treated alike behind struct tcp_address. */
 #include "tcp.h"
 
-#include <arpa/inet.h>
 #include "../clock.h"
+
+#include <arpa/inet.h>
 #include <errno.h>
-#include <sched.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -198,7 +199,7 @@ int iso_tcp_connect(const struct tcp_address *address, int64_t deadline, int *la
         int left = iso_deadline_poll_ms(deadline);
         if (left == 0)
             return -ETIMEDOUT;
-        if (iso_clock_now_ns() - begin < SOON_NS) {
+        if (rc == -ECONNREFUSED && iso_clock_now_ns() - begin < SOON_NS) {
             sched_yield();
             continue;
         }

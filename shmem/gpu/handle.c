@@ -368,6 +368,8 @@ static void destroy_list(struct device *d, struct handle *list)
     }
 }
 
+static void tell_kernels(const struct team *team);
+
 static struct handle *create_handle(const struct team *team, int slot)
 {
     struct handle *h = (struct handle *)calloc(1, sizeof *h);
@@ -447,6 +449,7 @@ int iso_handle_make(struct first_call *f, int lanes, shmemd_t *handle, const cha
             return rc;
         }
         (void)find_or_add_handle(d, f->team, f->number, h);
+        tell_kernels(f->team); /* what has changed since name_image */
     }
     *handle = h->value;
     return 0;
@@ -505,6 +508,7 @@ bool iso_handle_of_member(const struct team *team, shmemx_stream_t stream, shmem
         if (first != h) /* by another thread, meanwhile */
             destroy_handle(d, h);
         h = first;
+        tell_kernels(team); /* what has changed since name_image */
     }
     *handle = h->value;
     return true;
@@ -934,8 +938,8 @@ int pshmemx_device_reset(shmem_team_t team_handle, int slot)
                                 find_handle(d, team, ISO_SLOT_ON_STREAM)};
     if (handles[0] == NULL && handles[1] == NULL && handles[2] == NULL &&
         iso_agree_min(team, !has_calls_alone(d, team), __func__) != 0) {
-        log_error("shmemx_device_reset: slot %d of this team has no handle, and no collective on a stream used it or "
-                  "was a barrier or sync of this team",
+        log_error("shmemx_device_reset: slot %d of this team has no handle, and no call on a stream used it or was a "
+                  "call of this team without a slot",
                   slot);
         return 1;
     }

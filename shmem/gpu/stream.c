@@ -87,19 +87,26 @@ static char *near_of(const void *addr, size_t len, int pe)
     return near != NULL ? near + ((const char *)addr - whole->base) : NULL;
 }
 
-/* A call on memory of a team gives up by the team's deadline, and ends with the team. */
+/* A call on a member's memory of a team gives up by the team's deadline, and ends with the team. Another PE may have
+ * memory of another team at that address. */
 static bool take_handle(struct on_stream *s, const void *addr)
 {
     const struct segment *part = iso_segment_of(addr, 1);
     struct alloc_object object = {0};
-    if (part->kind == SEGMENT_TEAM)
-        (void)iso_alloc_find(part->alloc, (size_t)((const char *)addr - part->base), &object);
-    const struct team *team = iso_team_or_null((shmem_team_t)object.owner);
     s->handle = iso_handle_local();
-    if (team != NULL && iso_slot_rc(&team->slot, s->call) != 0)
+    if (part->kind != SEGMENT_TEAM ||
+        !iso_alloc_find(part->alloc, (size_t)((const char *)addr - part->base), &object))
+        return true;
+    const struct team *team = iso_team_or_null((shmem_team_t)object.owner);
+    if (team == NULL) {
+        log_error("%s: %p is memory of a team that was destroyed", s->call, addr);
         return false;
-    if (team != NULL)
-        (void)iso_handle_of_member(team, s->stream, &s->handle);
+    }
+    if (s->pe >= 0 && iso_team_pe(team, s->pe) < 0)
+        return true;
+    if (iso_slot_rc(&team->slot, s->call) != 0)
+        return false;
+    (void)iso_handle_of_member(team, s->stream, &s->handle);
     return true;
 }
 

@@ -70,8 +70,7 @@ void iso_fatal_team(const char *call, shmem_team_t team)
 
 /* ---- members ---- */
 
-/* The number of a world PE in the team, -1: not a member. */
-static int pe_in(const struct team *team, int world_pe)
+int iso_team_pe(const struct team *team, int world_pe)
 {
     if (team->stride != 0) {
         int i = (world_pe - team->start) / team->stride;
@@ -92,7 +91,7 @@ static void describe_team(struct team *team, int n_pes)
     for (int i = 1; i < n_pes; i++)
         if (team->world_of[i] != team->start + i * team->stride)
             team->stride = 0;
-    team->my_pe = pe_in(team, ISO->my_pe);
+    team->my_pe = iso_team_pe(team, ISO->my_pe);
     team->slot.index = -1;
 }
 
@@ -620,5 +619,5 @@ int pshmem_team_translate_pe(shmem_team_t src_team, int src_pe, shmem_team_t des
     const struct team *from = iso_team_or_null(src_team), *to = iso_team_or_null(dest_team);
     if (from == NULL || to == NULL || src_pe < 0 || src_pe >= from->n_pes)
         return -1;
-    return pe_in(to, from->world_of[src_pe]);
+    return iso_team_pe(to, from->world_of[src_pe]);
 }

@@ -43,6 +43,7 @@ struct team {
 
 struct team *iso_team(shmem_team_t handle, const char *call); /* fatal when invalid */
 struct team *iso_team_or_null(shmem_team_t handle);           /* NULL when invalid */
+int iso_team_pe(const struct team *team, int world_pe);       /* its number in the team; -1: it is no member */
 shmem_team_t iso_team_at(int index); /* the team in that place; SHMEM_TEAM_INVALID: there is none any more */
 int iso_team_start(void); /* world and shared */
 void iso_team_stop(void);

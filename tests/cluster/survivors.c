@@ -46,6 +46,7 @@ struct life {
 static struct shared {
     struct life lives[LIVES];
     int failed;
+    uint64_t place;
 } *shared;
 
 static int self = -1; /* the number of this process */
@@ -705,6 +706,40 @@ static void check_calls(shmem_team_t team, struct work *w)
     }
 }
 
+/* Two teams without a common member have memory at one place. The end of one of them is not that of the other. */
+static void put_beside_broken(const struct work *w, const int *pes)
+{
+    shmem_team_t half = SHMEM_TEAM_INVALID;
+    bool is_front = w->rank < 2;
+    uint64_t *word = NULL, place = 0;
+    if (shmemx_team_create(is_front ? pes : pes + 2, is_front ? 2 : w->n - 2, 11, &half) == 0)
+        word = (uint64_t *)shmemx_team_malloc(half, 2 * sizeof *word, SHMEMX_DEVICE);
+    if (word == NULL || shmemx_offset_of(word, &place) != 0)
+        fail("no memory of half of the PEs");
+    if (w->rank == 2)
+        __atomic_store_n(&shared->place, place, __ATOMIC_RELAXED);
+    shmem_signal_set(word, 0, w->rank);
+    shmem_barrier_all();
+    if (w->rank == 0) {
+        if (place != __atomic_load_n(&shared->place, __ATOMIC_RELAXED))
+            fail("the places differ, so nothing is tested");
+        if (shmemx_team_break(half, "enough is enough") != 0 || shmemx_status(half, 0, NULL) != 1)
+            fail("half of the PEs is not broken");
+        EXPECT(shmemx_signal_op_on_stream(word, 1, SHMEM_SIGNAL_SET, 1, w->stream) != 0, "enough is enough");
+        if (shmemx_putmem_signal_on_stream(word + 1, w->source, 8, word, 5, SHMEM_SIGNAL_SET, 2, w->stream) != 0 ||
+            shmemx_stream_synchronize(w->stream) != 0)
+            fail("a put to a member of the other team fails");
+    }
+    if (w->rank == 2 && (shmemx_signal_wait_until_on_stream(word, SHMEM_CMP_EQ, 5, w->stream) != 0 ||
+                         shmemx_stream_synchronize(w->stream) != 0))
+        fail("a wait of the other team fails");
+    shmem_barrier_all();
+    if (is_front)
+        shmem_team_destroy(half);
+    if (w->rank == 0)
+        EXPECT(shmemx_signal_op_on_stream(word, 1, SHMEM_SIGNAL_SET, 1, w->stream) != 0, "that was destroyed");
+}
+
 static int streams_broken(struct life *life)
 {
     static const char why[] = "this team was broken by pe 0: enough is enough";
@@ -763,6 +798,8 @@ static int streams_broken(struct life *life)
     if (rank == 0)
         shmem_team_destroy(broken);
     check_calls(whole, &w);
+    if (life->n > 2)
+        put_beside_broken(&w, pes);
     if (shmemx_team_create(pes, life->n, 9, &joint) != 0 || shmemx_coll_group_begin() != 0 ||
         pass_on(whole, &w, w.stream) != 0 || pass_on(joint, &w, w.stream) != 0 || shmemx_coll_group_end() != 0)
         fail("a batch of two teams fails");

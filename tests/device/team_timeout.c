@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* shmemx_team_set_timeout: a wait in a kernel by a team's handle, and in a collective of the team on a stream, is
- * reported at the team's own limit, and so is a wait on a stream for a word of its memory; it goes on to its end; the waits of other teams keep SHMEM_TIMEOUT. Run with a
- * SHMEM_TIMEOUT that is longer than the program. tests/cluster/waits.sh has the host's waits. */
+/* shmemx_team_set_timeout: a wait in a kernel by a team's handle, in a collective of the team on a stream, and on a
+ * stream for a word of the team's memory is reported at the team's own limit and goes on to its end; the waits of other
+ * teams keep SHMEM_TIMEOUT. Run with a SHMEM_TIMEOUT that is longer than the program. tests/cluster/waits.sh has the
+ * host's waits. */
 #include "device_test.h"
 
 enum { SLOT = 3, STREAM_SLOT = 4, THREADS = 64 };

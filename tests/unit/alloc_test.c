@@ -292,10 +292,9 @@ static void test_common_place(void)
     iso_alloc_destroy(b);
 }
 
-static bool has_marks(struct alloc *alloc, size_t offset, bool kept, bool lent)
+static bool has_marks(struct alloc *alloc, size_t offset, bool kept, bool lent, void *owner)
 {
     struct alloc_object object;
-    void *owner = kept ? alloc : NULL;
     return iso_alloc_find(alloc, offset, &object) && object.kept == kept && object.lent == lent && object.owner == owner;
 }
 
@@ -310,21 +309,21 @@ static void test_marks(void)
     CHECK_EQ(iso_alloc_keep(alloc, kept + UNIT), -ENOENT);
     CHECK_EQ(iso_alloc_keep(alloc, kept), 0);
     CHECK_EQ(iso_alloc_own(alloc, kept + UNIT, alloc), -ENOENT);
-    CHECK_EQ(iso_alloc_own(alloc, kept, alloc), 0);
+    CHECK_EQ(iso_alloc_own(alloc, lent, &lent), 0);
     CHECK_EQ(iso_alloc_resize(alloc, kept, 2 * UNIT), 0);
     iso_alloc_lend(alloc);
-    CHECK(has_marks(alloc, kept, true, false) && has_marks(alloc, lent, false, true));
+    CHECK(has_marks(alloc, kept, true, false, NULL) && has_marks(alloc, lent, false, true, &lent));
     CHECK_EQ(iso_alloc_get(alloc, UNIT, 5 * UNIT, &fresh), 0);
-    CHECK(has_marks(alloc, fresh, false, false));
+    CHECK(has_marks(alloc, fresh, false, false, NULL));
     CHECK_EQ(iso_alloc_free(alloc, lent), 0);
     CHECK_EQ(iso_alloc_free(alloc, kept), 0);
     CHECK(iso_alloc_is_valid(alloc));
     CHECK_EQ(iso_alloc_take(alloc, kept, 6 * UNIT), 0);
-    CHECK(has_marks(alloc, kept, false, false));
+    CHECK(has_marks(alloc, kept, false, false, NULL));
     iso_alloc_lend(alloc);
-    CHECK(has_marks(alloc, kept, false, true) && has_marks(alloc, fresh, false, true));
+    CHECK(has_marks(alloc, kept, false, true, NULL) && has_marks(alloc, fresh, false, true, NULL));
     iso_alloc_end_lending(alloc);
-    CHECK(has_marks(alloc, kept, false, false) && has_marks(alloc, fresh, false, false));
+    CHECK(has_marks(alloc, kept, false, false, NULL) && has_marks(alloc, fresh, false, false, NULL));
     iso_alloc_destroy(alloc);
 }
 
