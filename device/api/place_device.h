@@ -30,11 +30,13 @@ PRIM_FN char *isod_near_by_table(struct isod_origin at, const void *addr, int32_
     const struct isod_segment *s = at.world->segments;
     uint32_t left = at.world->n_segments;
     PRIM_ROLLED
-    while ((uint64_t)((uintptr_t)addr - (uintptr_t)s->base) >= s->len) {
+    do {
+        if ((uint64_t)((uintptr_t)addr - (uintptr_t)s->base) < s->len)
+            break;
         s++;
-        if (--left == 0)
-            return isod_near_unknown(at, addr, pe);
-    }
+    } while (--left != 0);
+    if (left == 0)
+        return isod_near_unknown(at, addr, pe);
     char *base = ISOD_LOAD_POINTER(&s->peers[ISOD_LOAD_I32(&at.team->world_of[pe])]);
     return base != 0 ? base + ((uintptr_t)addr - (uintptr_t)s->base) : (char *)0;
 }
