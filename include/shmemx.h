@@ -510,7 +510,8 @@ int shmemx_graph_destroy(shmemx_graph_t graph);
  *
  * A call on a member's memory of shmemx_team_malloc belongs to that team: put by dest, get by source, the others by
  * sig_addr. It has the team's timeout (shmemx_team_set_timeout), ends with the team (shmemx_team_break), and is refused
- * then. Other calls are the job's, and so are those that begin in a capture, as shmemx_team_break has it. */
+ * then. When the team has been destroyed, a call on this PE's own memory of it is refused, too. Other calls are the
+ * job's, and so are those that begin in a capture, as shmemx_team_break has it. */
 
 int shmemx_putmem_on_stream(void *dest, const void *source, size_t bytes, int pe, shmemx_stream_t stream);
 int shmemx_getmem_on_stream(void *dest, const void *source, size_t bytes, int pe, shmemx_stream_t stream);

@@ -94,16 +94,14 @@ static bool take_handle(struct on_stream *s, const void *addr)
     const struct segment *part = iso_segment_of(addr, 1);
     struct alloc_object object = {0};
     s->handle = iso_handle_local();
-    if (part->kind != SEGMENT_TEAM ||
-        !iso_alloc_find(part->alloc, (size_t)((const char *)addr - part->base), &object))
+    if (part->kind != SEGMENT_TEAM || !iso_alloc_find(part->alloc, (size_t)((const char *)addr - part->base), &object))
         return true;
     const struct team *team = iso_team_or_null((shmem_team_t)object.owner);
-    if (team == NULL) {
+    bool is_own = s->pe < 0 || s->pe == ISO->my_pe;
+    if (team == NULL && is_own)
         log_error("%s: %p is memory of a team that was destroyed", s->call, addr);
-        return false;
-    }
-    if (s->pe >= 0 && iso_team_pe(team, s->pe) < 0)
-        return true;
+    if (team == NULL || (!is_own && iso_team_pe(team, s->pe) < 0))
+        return !is_own;
     if (iso_slot_rc(&team->slot, s->call) != 0)
         return false;
     (void)iso_handle_of_member(team, s->stream, &s->handle);

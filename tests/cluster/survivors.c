@@ -737,7 +737,36 @@ static void put_beside_broken(const struct work *w, const int *pes)
     if (is_front)
         shmem_team_destroy(half);
     if (w->rank == 0)
-        EXPECT(shmemx_signal_op_on_stream(word, 1, SHMEM_SIGNAL_SET, 1, w->stream) != 0, "that was destroyed");
+        EXPECT(shmemx_signal_wait_until_on_stream(word, SHMEM_CMP_EQ, 1, w->stream) != 0, "that was destroyed");
+    if (w->rank == 0 && (shmemx_signal_op_on_stream(word, 6, SHMEM_SIGNAL_SET, 2, w->stream) != 0 ||
+                         shmemx_stream_synchronize(w->stream) != 0))
+        fail("a signal to a member of the other team fails");
+    if (w->rank == 2 && (shmemx_signal_wait_until_on_stream(word, SHMEM_CMP_EQ, 6, w->stream) != 0 ||
+                         shmemx_stream_synchronize(w->stream) != 0))
+        fail("the second wait of the other team fails");
+}
+
+static void break_batches(struct work *w, const int *pes, shmem_team_t whole, const char *why)
+{
+    shmem_team_t joint = SHMEM_TEAM_INVALID, late = SHMEM_TEAM_INVALID;
+    if (shmemx_team_create(pes, w->n, 9, &joint) != 0 || shmemx_coll_group_begin() != 0 ||
+        pass_on(whole, w, w->stream) != 0 || pass_on(joint, w, w->stream) != 0 || shmemx_coll_group_end() != 0)
+        fail("a batch of two teams fails");
+    EXPECT(shmemx_team_break(joint, "x") != 0, "in one batch");
+    EXPECT(shmemx_team_break(whole, "x") != 0, "in one batch");
+    check_calls(joint, w);
+
+    /* Of a team that is broken before the end of the batch, nothing is launched that would not end with it. */
+    if (shmemx_team_create(pes, w->n, 10, &late) != 0 || shmemx_coll_group_begin() != 0 ||
+        pass_on(joint, w, w->stream) != 0 || pass_on(late, w, w->stream) != 0 || shmem_team_sync(whole) != 0)
+        fail("a batch of two teams fails");
+    if (w->rank == 0 && shmemx_team_break(late, "enough is enough") != 0)
+        fail("shmemx_team_break is refused");
+    while (shmemx_status(late, 0, NULL) == 0 && get(&shared->failed) == 0)
+        nap();
+    EXPECT(shmemx_coll_group_end() != 0, why);
+    check_calls(joint, w);
+    shmem_team_destroy(late);
 }
 
 static int streams_broken(struct life *life)
@@ -745,7 +774,7 @@ static int streams_broken(struct life *life)
     static const char why[] = "this team was broken by pe 0: enough is enough";
     int rank = rank_in(life), pes[MOST];
     struct work w = {rank, life->n, NULL, NULL, NULL, NULL};
-    shmem_team_t broken = SHMEM_TEAM_INVALID, whole = SHMEM_TEAM_INVALID, joint = SHMEM_TEAM_INVALID;
+    shmem_team_t broken = SHMEM_TEAM_INVALID, whole = SHMEM_TEAM_INVALID;
     shmemx_stream_t streams[CALLS];
     pthread_t thread;
     for (int i = 0; i < life->n; i++)
@@ -800,25 +829,7 @@ static int streams_broken(struct life *life)
     check_calls(whole, &w);
     if (life->n > 2)
         put_beside_broken(&w, pes);
-    if (shmemx_team_create(pes, life->n, 9, &joint) != 0 || shmemx_coll_group_begin() != 0 ||
-        pass_on(whole, &w, w.stream) != 0 || pass_on(joint, &w, w.stream) != 0 || shmemx_coll_group_end() != 0)
-        fail("a batch of two teams fails");
-    EXPECT(shmemx_team_break(joint, "x") != 0, "in one batch");
-    EXPECT(shmemx_team_break(whole, "x") != 0, "in one batch");
-    check_calls(joint, &w);
-
-    /* Of a team that is broken before the end of the batch, nothing is launched that would not end with it. */
-    shmem_team_t late = SHMEM_TEAM_INVALID;
-    if (shmemx_team_create(pes, life->n, 10, &late) != 0 || shmemx_coll_group_begin() != 0 ||
-        pass_on(joint, &w, w.stream) != 0 || pass_on(late, &w, w.stream) != 0 || shmem_team_sync(whole) != 0)
-        fail("a batch of two teams fails");
-    if (rank == 0 && shmemx_team_break(late, "enough is enough") != 0)
-        fail("shmemx_team_break is refused");
-    while (shmemx_status(late, 0, NULL) == 0 && get(&shared->failed) == 0)
-        nap();
-    EXPECT(shmemx_coll_group_end() != 0, why);
-    check_calls(joint, &w);
-    shmem_team_destroy(late);
+    break_batches(&w, pes, whole, why);
     add(&life->has_id);
     while (get(&life->has_id) < 1 + life->n && get(&shared->failed) == 0)
         nap();
