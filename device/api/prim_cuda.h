@@ -477,8 +477,9 @@ PRIM_FN void prim_cuda_copy_whole(enum prim_cuda_way way, struct prim_group g, c
         *source += PRIM_CUDA_WIDE * size * 16;
     }
 }
-/* What is less than a round, and all where a wave is short: each thread every size-th vector. Loads beyond the end load the last vector again: a load
- * that is skipped would keep its registers' older values alive, through the whole kernel. */
+/* What is less than a round, and all where a wave is short: each thread every size-th vector. Loads beyond the end load
+ * the last vector again: a load that is skipped would keep its registers' older values alive, through the whole kernel.
+ */
 PRIM_FN void prim_cuda_copy_parts(enum prim_cuda_way way, struct prim_group g, char *dest, const char *source,
                                   uint32_t count, uint32_t n)
 {
