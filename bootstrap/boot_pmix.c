@@ -9,6 +9,7 @@
 
 #include "library.h"
 #include "log.h"
+#include "thread.h"
 
 #include <errno.h>
 #include <pmix.h>
@@ -325,7 +326,7 @@ static void close_pmix(struct boot *boot)
     client.opened_by = 0;
     clock_gettime(CLOCK_REALTIME, &limit);
     limit.tv_sec += (time_t)client.patience + 1;
-    if (client.patience == 0 || pthread_create(&thread, NULL, finalize_client, NULL) != 0)
+    if (client.patience == 0 || iso_thread_start(&thread, "isomer-finalize", finalize_client, NULL) != 0)
         (void)finalize_client(NULL);
     else if (pthread_timedjoin_np(thread, NULL, &limit) != 0)
         log_error(

@@ -3,7 +3,7 @@
 
 #include <signal.h>
 
-int iso_thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
+int iso_thread_start(pthread_t *thread, const char *name, void *(*run)(void *), void *argument)
 {
     static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
     sigset_t blocked, before;
@@ -13,5 +13,7 @@ int iso_thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
     pthread_sigmask(SIG_SETMASK, &blocked, &before);
     int rc = pthread_create(thread, NULL, run, argument);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc == 0)
+        (void)pthread_setname_np(*thread, name);
     return -rc;
 }

@@ -251,10 +251,9 @@ static int worker_start_locked(struct cpu_stream *s)
     if (s->has_worker)
         return 0;
     s->pe = iso_log_pe();
-    int rc = iso_thread_start(&s->worker, worker_main, s);
+    int rc = iso_thread_start(&s->worker, "isomer-stream", worker_main, s);
     if (rc != 0)
         return rc;
-    (void)pthread_setname_np(s->worker, "isomer-stream");
     s->has_worker = true;
     return 0;
 }

@@ -175,7 +175,7 @@ int iso_grow_start(struct device *d, struct pe_offer *offer)
         return g->listener < 0 ? g->listener : -ENOMEM;
     memcpy(offer->key, mine.bytes, NAME_BYTES);
     offer->extra = mine.len;
-    int rc = iso_thread_start(&g->thread, grow_main, g);
+    int rc = iso_thread_start(&g->thread, "isomer-grow", grow_main, g);
     g->started = rc == 0;
     return rc;
 }

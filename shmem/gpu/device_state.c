@@ -99,7 +99,7 @@ int iso_device_idle_within(uint64_t timeout_ns)
     if (f == NULL)
         return -ENOMEM;
     f->gpu = ISO->device->gpu;
-    int rc = iso_thread_start(&thread, finish_main, f);
+    int rc = iso_thread_start(&thread, "isomer-finish", finish_main, f);
     if (rc != 0) {
         free(f);
         return rc;
@@ -123,7 +123,7 @@ int iso_device_finish_streams(const char *call)
     if (d == NULL || !d->running)
         return 0;
     struct finish f = {d->gpu, 0, 0};
-    if (iso_thread_start(&thread, finish_main, &f) != 0) {
+    if (iso_thread_start(&thread, "isomer-finish", finish_main, &f) != 0) {
         f.rc = iso_gpu_wait_all(d->gpu);
     } else {
         struct wait w = ISO_WAIT(call, -1, NULL, 1);

@@ -601,7 +601,6 @@ static void *proxy_main(void *argument)
 {
     struct proxy *p = (struct proxy *)argument;
     iso_thread_adopt(p->state);
-    (void)pthread_setname_np(pthread_self(), "isomer-proxy");
     uint64_t worked = iso_clock_now_ns(), watched = worked, watched_streams = worked;
     while (__atomic_load_n(&p->stop, __ATOMIC_ACQUIRE) == 0) { /* pairs with iso_proxy_stop */
         __atomic_store_n(&p->turns, p->turns + 1, __ATOMIC_RELAXED);
@@ -652,7 +651,6 @@ static void *watch_main(void *argument)
 {
     struct proxy *p = (struct proxy *)argument;
     iso_thread_adopt(p->state);
-    (void)pthread_setname_np(pthread_self(), "isomer-watcher");
     uint64_t seen = 0, held_ns = 0, looked = iso_clock_now_ns(), timeout = iso_report_timeout_ns(NULL);
     bool said = false;
     pthread_mutex_lock(&p->resting);
@@ -788,10 +786,10 @@ int iso_proxy_start(struct device *device)
         __atomic_store_n(&p->state->ring_used, &p->host->ring_used, __ATOMIC_RELEASE); /* pairs with iso_drain_rings */
     if (rc != 0)
         log_error("pinned memory of the proxy cannot be made: %s", iso_gpu_error(device->gpu));
-    else if ((rc = iso_thread_start(&p->thread, proxy_main, p)) != 0)
+    else if ((rc = iso_thread_start(&p->thread, "isomer-proxy", proxy_main, p)) != 0)
         log_error("the proxy's thread cannot be made: %s", strerror(-rc));
     p->started = rc == 0;
-    if (rc == 0 && (rc = iso_thread_start(&p->watcher, watch_main, p)) != 0)
+    if (rc == 0 && (rc = iso_thread_start(&p->watcher, "isomer-watcher", watch_main, p)) != 0)
         log_error("the thread that watches the proxy cannot be made: %s", strerror(-rc));
     p->watched = p->started && rc == 0;
     if (rc != 0)

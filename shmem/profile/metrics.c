@@ -157,7 +157,7 @@ void iso_metrics_start(void)
         pthread_mutex_init(&m->lock, NULL);
         m->state = self;
         m->sum = sum;
-        rc = iso_thread_start(&m->thread, run_metrics, m);
+        rc = iso_thread_start(&m->thread, "isomer-metrics", run_metrics, m);
     }
     if (rc == 0) {
         self->profile->metrics = m;

@@ -268,7 +268,7 @@ static void *run_network(void *argument)
 int iso_network_thread_start(struct network *n)
 {
     n->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int rc = n->wake < 0 ? -errno : iso_thread_start(&n->thread, run_network, n);
+    int rc = n->wake < 0 ? -errno : iso_thread_start(&n->thread, "isomer-network", run_network, n);
     n->has_thread = rc == 0;
     if (rc == 0)
         return 0;
