@@ -737,6 +737,7 @@ PRIM_FN uint8_t prim_e4m3_from_float(float f)
 /* ---- time ---- */
 
 #define PRIM_GIVES_TIME
+PRIM_FN int32_t prim_here_i32(int32_t v) { return v; }
 PRIM_FN void prim_pause(void) {} /* a poll waits for the second-level cache anyway; sleeping would cost latency */
 PRIM_FN uint64_t prim_clock_ns(void)
 {

@@ -641,6 +641,11 @@ PRIM_FN uint32_t prim_load_const_u32(const uint32_t *p) { return *(PRIM_HIP_CONS
 PRIM_FN float prim_sqrt(float x) { return __builtin_sqrtf(x); }
 
 #define PRIM_GIVES_TIME
+PRIM_FN int32_t prim_here_i32(int32_t v)
+{
+    asm volatile("" : "+v"(v));
+    return v;
+}
 PRIM_FN void prim_pause(void) { __builtin_amdgcn_s_sleep(1); } /* some 64 cycles */
 /* A counter of 100 MHz on all gfx9. */
 PRIM_FN uint64_t prim_clock_ns(void) { return __builtin_amdgcn_s_memrealtime() * 10; }

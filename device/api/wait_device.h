@@ -160,8 +160,10 @@ PRIM_FN bool isod_stops(struct isod_team *team, struct isod_waited who)
 {
     if (!isod_outlives(team))
         return prim_load_relaxed_u64(&team->world->host->abort) != ISOD_ABORT_NOT;
-    if (!isod_is_collective(who))
-        return who.pe >= 0 && isod_is_gone(team->world, who.pe);
+    if (!isod_is_collective(who)) {
+        const int32_t pe = prim_here_i32(who.pe);
+        return pe >= 0 && isod_is_gone(team->world, pe);
+    }
     int32_t left = team->n_pes;
     while (left > 0 && !isod_is_gone(team->world, team->world_of[left - 1]))
         left--;
