@@ -7,7 +7,8 @@
 # through a large kernel, isa_flow.awk looks for.
 # usage: isa.sh [FOLDER]   checks; ends 0, 1, or 77 when no clang has these targets (ISO_HIP_COMPILER, clang-19).
 #                          FOLDER: of the library's kernels, built with ISO_TESTS: their assembly is taken, for the
-#                          architectures that it has. Without it they are compiled here, which takes four minutes.
+#                          architectures that it has; of others, only the registers of isa_kernels.c. Without FOLDER
+#                          all is compiled here, which takes four minutes.
 #        isa.sh --prove    breaks the assembly in one way for each rule and shows that just that rule finds it
 #        isa.sh --words    prints the lines
 set -u
@@ -19,6 +20,7 @@ compiler=${ISO_HIP_COMPILER:-$(command -v clang-19 || command -v clang-20 || com
 [ -n "$compiler" ] || { echo "skipped: no clang-19 or later, and no ISO_HIP_COMPILER"; exit 77; }
 # clang-19 does not know gfx950.
 "$compiler" --target=amdgcn-amd-amdhsa -mcpu=gfx950 -x c -E /dev/null >/dev/null 2>&1 || archs=${archs% gfx950}
+all_archs=$archs
 
 # ---- assembly to words ----
 
@@ -375,6 +377,12 @@ prove() {
 check_folder() { # FOLDER, or nothing
     [ $# -eq 0 ] || archs=$(cd "$1" && ls agent_kernels-*.s | sed -n 's/.*-\(gfx[0-9a-f]*\)\.s$/\1/p' | tr '\n' ' ')
     [ -n "$archs" ] || { echo "isa.sh: $1 has no assembly of kernels"; exit 1; }
+    for arch in $all_archs; do # registers differ: of isa_kernels.c, for each architecture that the folder lacks
+        [[ " $archs " == *" $arch "* ]] && continue
+        compile "$root/tests/unit/isa_kernels.c" "$out/registers.s" || complain "isa_kernels.c has no assembly"
+        while read -r line; do complain "$line"; done < <(stackless "$out/registers.s")
+        rm -f "$out/registers.s"
+    done
     check "$@"
 }
 
