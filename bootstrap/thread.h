@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* How the library starts a thread of its own. Signals of the program, and their handlers, are for its own threads; so
  * all are blocked but those by which the thread itself fails (SIGSEGV and so on): their handlers say where. Debuggers
- * and `top -H` show its name, isomer-NAME. */
+ * and `top -H` show each thread by its name, isomer-NAME. */
 #ifndef ISO_THREAD_H
 #define ISO_THREAD_H
 

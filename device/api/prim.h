@@ -169,8 +169,8 @@ struct prim_named {
  * prim_half_to_float(h), prim_half_from_float(f), prim_bfloat16_from_float(f), prim_e4m3_from_float(f)
  *                                       conversions of half_device.h; only of a target that defines PRIM_HAS_HALF,
  *                                       PRIM_HAS_BFLOAT16, PRIM_HAS_E4M3
- * prim_here_i32(v)                      v; what a rare path computes from it is not computed before a loop around it,
- *                                       which would hold it in registers
+ * prim_here_i32(v)                      v, for rare paths in a loop. AMD's compiler does not move a computation with the
+ *                                       result out of the loop, where that would take registers
  * prim_pause()                          between two polls; on the CPU device other threads of the block run meanwhile
  * prim_clock_ns()                       monotone, for deadlines, comparable on one processor only
  */

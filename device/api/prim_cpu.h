@@ -143,7 +143,6 @@ PRIM_FN bool prim_call_begin(void) { return shmemd_cpu_call_begin(); }
 PRIM_FN int prim_call_end(int rc) { return shmemd_cpu_call_end(rc); }
 
 PRIM_FN uint32_t prim_block_index(void) { return shmemd_cpu_self()->block_index; }
-PRIM_FN int32_t prim_here_i32(int32_t v) { return v; }
 PRIM_FN uint32_t prim_block_count(void) { return shmemd_cpu_self()->block_count; }
 PRIM_FN uint32_t prim_wave_size(void) { return shmemd_cpu_self()->wave_size; }
 
@@ -501,6 +500,7 @@ PRIM_FN void prim_cpu_relax(void)
     __asm__ volatile("isb" ::: "memory");
 #endif
 }
+PRIM_FN int32_t prim_here_i32(int32_t v) { return v; }
 PRIM_FN void prim_pause(void)
 {
     if (shmemd_cpu_pause) /* NULL in other flavours */

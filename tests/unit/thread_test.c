@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A thread of the library that runs late has its name already, and takes no signal that is the program's. */
+/* A thread of the library has its name before it runs, and takes no signal of the program. */
 #include "../check.h"
 
 #include "../../bootstrap/thread.h"
